@@ -1,0 +1,57 @@
+# `make test` and `make demo` do all set-up on a machine with Python 3.11 and nothing else.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+GPFLOW := build/gpflow-env
+
+.PHONY: help demo test test-slow lint format types bench docs clean
+
+help:
+	@echo "make demo       fit a toy, print its scores, save a picture"
+	@echo "make test       lint, types and tests, with coverage"
+	@echo "make test-slow  the long checks, and the wheel in an empty environment"
+	@echo "make bench      time a training step against GPflow"
+	@echo "make docs       build the documentation into build/site"
+	@echo "make lint       ruff and the type checker alone"
+	@echo "make format     rewrite the code as ruff formats it"
+
+$(READY): pyproject.toml requirements-dev.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $(READY)
+
+demo: $(READY)
+	$(BIN)/motleygp demo
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/basedpyright --level error
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# One thread each for the two workers: more make small matrices slower.
+test: lint
+	rm -f .coverage .coverage.*
+	NPROC=1 $(BIN)/python -m pytest -n 2 --cov --cov-report=term
+
+test-slow: $(READY)
+	NPROC=1 $(BIN)/python -m pytest -n 2 -m slow
+
+$(GPFLOW)/.ready: benchmarks/gpflow-requirements.txt
+	$(PYTHON) -m venv $(GPFLOW)
+	$(GPFLOW)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+bench: $(READY) $(GPFLOW)/.ready
+	$(BIN)/python benchmarks/step.py --gpflow $(GPFLOW)/bin/python
+
+docs: $(READY)
+	$(BIN)/mkdocs build --strict --site-dir build/site
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .coverage .coverage.*

@@ -1,0 +1,22 @@
+"""Heterogeneous multi-output Gaussian processes.
+
+One joint model of several outputs of different types, with missing values, trained by
+natural gradients. Importing this package switches JAX to 64-bit floats: covariance
+matrices need them.
+"""
+
+import jax
+
+jax.config.update("jax_enable_x64", True)
+
+from motleygp import (  # noqa: E402
+    datasets as datasets,
+    kernels as kernels,
+    likelihoods as likelihoods,
+    optim as optim,
+    priors as priors,
+)
+from motleygp.estimator import MotleyGP as MotleyGP  # noqa: E402
+from motleygp.predictive import Predictive as Predictive  # noqa: E402
+
+__version__ = "0.1.0"

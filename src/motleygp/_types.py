@@ -1,0 +1,16 @@
+"""One vocabulary of array axes for the whole library.
+
+D outputs; N observations of one output (or rows of a block); P input columns;
+L parameter functions of one likelihood; J parameter functions in all; Q latent
+processes; G groups of inducing values (for the linear model of coregionalisation
+the sum of the ranks R_q); M inducing points of one group.
+"""
+
+from typing import TypeAlias
+
+from jaxtyping import Array, Float, Key
+
+Scalar: TypeAlias = Float[Array, ""]
+Inputs: TypeAlias = Float[Array, "N P"]
+Moments: TypeAlias = tuple[Float[Array, "J N"], Float[Array, "J N"]]
+RandomKey: TypeAlias = Key[Array, ""]

@@ -1,0 +1,122 @@
+"""Data by name: the paper's toys, drawn here, the same in every run."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from motleygp.likelihoods import (
+    AbstractLikelihood,
+    Bernoulli,
+    Beta,
+    Exponential,
+    Gamma,
+    Gaussian,
+    HetGaussian,
+)
+
+_NUM_ROWS = 2000
+_TRAIN_SHARE = 0.75
+_LENGTHSCALES = (0.5, 0.05, 0.1)
+# a_{d,j,q}: one row per parameter function, in the order of the outputs, one column per
+# latent process; T1 uses the first 5 rows, T2 8, T3 all 15.
+_WEIGHTS = np.array(
+    [
+        [-0.1, 1.4, 0.1],
+        [-0.1, -0.5, -0.8],
+        [1.1, 0.3, 1.3],
+        [2.1, 0.7, 1.5],
+        [-1.1, 1.5, 0.5],
+        [-0.5, -0.3, -0.02],
+        [-0.6, 0.4, 0.01],
+        [0.1, -0.2, 0.5],
+        [-1.1, 0.4, 0.5],
+        [0.8, 0.3, 1.0],
+        [1.5, -0.7, 0.8],
+        [-0.2, -2.1, 3.0],
+        [0.05, -0.03, 0.1],
+        [0.06, 0.04, -0.5],
+        [0.3, -0.5, 0.4],
+    ]
+)
+_BETA_RANGE = (1e-9, 0.99999)
+
+
+class Problem(NamedTuple):
+    """Training and test rows, and the likelihood of each output column."""
+
+    x_train: np.ndarray
+    y_train: np.ndarray
+    x_test: np.ndarray
+    y_test: np.ndarray
+    likelihoods: tuple[AbstractLikelihood, ...]
+    names: tuple[str, ...]
+
+
+def _outputs(toy: str) -> tuple[AbstractLikelihood, ...]:
+    first = (HetGaussian(), Beta(), Bernoulli())
+    second = (*first, Gamma(), Exponential())
+    last = (Gaussian(0.1, fixed=True), Beta(), Bernoulli(), Gamma(), Exponential())
+    return {"t1": first, "t2": second, "t3": (*second, *last)}[toy]
+
+
+def names() -> tuple[str, ...]:
+    """The names that `load` knows."""
+    return ("t1", "t2", "t3")
+
+
+def load(name: str, *, num_inputs: int = 1, seed: int = 0) -> Problem:
+    """A toy of the paper: 2000 rows (44 x 44 for two inputs), three quarters to train.
+
+    Latent processes u_q ~ GP(0, EQ) on [0, 1]^P with length-scales 0.5, 0.05 and 0.1,
+    mixed by fixed weights into the parameter functions of 3 (t1), 5 (t2) or 10 (t3)
+    outputs. Real outputs are standardised.
+    """
+    if name not in names():
+        raise ValueError(f"no dataset is named {name!r}; known: {', '.join(names())}.")
+    if num_inputs < 1:
+        raise ValueError(f"`num_inputs` must be at least 1; got {num_inputs}.")
+    rng = np.random.default_rng([seed, num_inputs, names().index(name)])
+    likelihoods = _outputs(name)
+    x = _toy_inputs(rng, num_inputs)
+    f = _draw_functions(rng, x, sum(lik.num_functions for lik in likelihoods))
+    columns, start = [], 0
+    for likelihood in likelihoods:
+        y = likelihood.sample(rng, f[start : start + likelihood.num_functions])
+        start += likelihood.num_functions
+        if likelihood.real:
+            y = (y - y.mean()) / y.std()
+        if isinstance(likelihood, Beta):
+            y = np.clip(y, *_BETA_RANGE)
+        columns.append(y)
+    order = rng.permutation(len(x))
+    cut = int(_TRAIN_SHARE * len(x))
+    train, test = order[:cut], order[cut:]
+    y = np.stack(columns, axis=1)
+    labels = tuple(f"{lik.name}{d}" for d, lik in enumerate(likelihoods, start=1))
+    return Problem(x[train], y[train], x[test], y[test], likelihoods, labels)
+
+
+def _toy_inputs(rng: np.random.Generator, num_inputs: int) -> np.ndarray:
+    """An even grid; beyond two inputs, an even grid in each, in random order."""
+    if num_inputs == 2:
+        side = np.linspace(0.0, 1.0, 44)
+        return np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
+    grid = np.linspace(0.0, 1.0, _NUM_ROWS)
+    columns = [grid] + [rng.permutation(grid) for _ in range(num_inputs - 1)]
+    return np.stack(columns, axis=1)
+
+
+def _draw_functions(
+    rng: np.random.Generator, x: np.ndarray, num_functions: int
+) -> np.ndarray:
+    square = np.sum(x**2, axis=1)
+    distance = np.maximum(square[:, None] + square[None, :] - 2.0 * x @ x.T, 0.0)
+    draws = []
+    for lengthscale in _LENGTHSCALES:
+        covariance = np.exp(-0.5 * distance / lengthscale**2)
+        # On a fine grid the covariance is singular to rounding: use its eigenvectors.
+        values, vectors = np.linalg.eigh(covariance)
+        draws.append(
+            vectors @ (np.sqrt(np.maximum(values, 0)) * rng.normal(size=len(x)))
+        )
+    return _WEIGHTS[:num_functions] @ np.stack(draws)

@@ -1,0 +1,466 @@
+"""`MotleyGP`: the library behind one estimator."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import optax
+import pandas as pd
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from motleygp import frames, likelihoods as lik, training
+from motleygp.data import checked_inputs, make_dataset
+from motleygp.initialise import initial_model
+from motleygp.model import Model
+from motleygp.objective import elbo, function_moments
+from motleygp.optim import natural_gradient
+from motleygp.posterior import prior_factors, unwhiten, whiten
+from motleygp.predictive import Predictive
+from motleygp.progress import progress_bar
+
+_elbo = eqx.filter_jit(elbo)
+_function_moments = eqx.filter_jit(function_moments)
+_unwhiten, _whiten = eqx.filter_jit(unwhiten), eqx.filter_jit(whiten)
+_prior_factors = eqx.filter_jit(prior_factors)
+
+# Rows predicted at a time: the memory of a prediction does not grow with its rows.
+_CHUNK_ROWS = 2048
+_WARM_UP = 100
+
+
+class MotleyGP(BaseEstimator):
+    """A heterogeneous multi-output Gaussian process.
+
+    Parameters
+    ----------
+    outputs : dict or sequence
+        The likelihood of each output: names ("gaussian", "hetgaussian", "bernoulli",
+        "beta", "gamma", "exponential", "poisson") or objects of
+        ``motleygp.likelihoods``, keyed by column or in column order.
+    prior : "lmc"
+        The linear model of coregionalisation.
+    num_latents : int, optional
+        Q, the number of latent processes; by default the number of parameter functions,
+        at least 1 and at most 3.
+    rank : int or sequence of int
+        R_q, the number of copies of each latent process.
+    kernel : "eq"
+        The kernel of the latent processes.
+    num_inducing : int
+        M, the number of inducing points of each copy.
+    optimizer : "hybrid"
+        Natural gradients on q(u), Adam on the hyper-parameters.
+    offset : "marginal" or "zero"
+        Where the constant means of the parameter functions start: at the constant fit
+        of each output, or at zero, where they then stay.
+    max_iter, batch_size : int
+        Iterations, and rows per iteration of each output.
+    standardize : bool
+        Scale inputs and real outputs inside. Results are in the user's units.
+    random_state : int, optional
+        Decides the start and the minibatches.
+    progress : bool
+        Show a progress bar.
+
+    Attributes
+    ----------
+    trace_ : dict of arrays, one entry per iteration
+    output_names_, n_features_in_, feature_names_in_
+    """
+
+    def __init__(
+        self,
+        outputs: Mapping[str, Any] | Sequence[Any],
+        prior: str = "lmc",
+        num_latents: int | None = None,
+        rank: int | Sequence[int] = 1,
+        kernel: str = "eq",
+        num_inducing: int = 80,
+        optimizer: str = "hybrid",
+        offset: str = "marginal",
+        max_iter: int = 2000,
+        batch_size: int = 256,
+        standardize: bool = True,
+        random_state: int | None = None,
+        progress: bool = True,
+    ):
+        self.outputs = outputs
+        self.prior = prior
+        self.num_latents = num_latents
+        self.rank = rank
+        self.kernel = kernel
+        self.num_inducing = num_inducing
+        self.optimizer = optimizer
+        self.offset = offset
+        self.max_iter = max_iter
+        self.batch_size = batch_size
+        self.standardize = standardize
+        self.random_state = random_state
+        self.progress = progress
+
+    # Fitting.
+
+    def fit(self, X: Any, Y: Any) -> Self:
+        """Fit the model; NaN in Y is a missing value.
+
+        X and Y are arrays or frames, or dicts or lists with one entry per output for
+        outputs that have inputs of their own.
+        """
+        self._check_settings()
+        table = frames.as_table(X, Y)
+        likelihoods = [
+            lik.get(entry) for entry in frames.by_output(self.outputs, table.names)
+        ]
+        xs = [checked_inputs(x) for x in table.xs]
+        self.n_features_in_ = xs[0].shape[1]
+        if table.features is not None:
+            self.feature_names_in_ = np.asarray(table.features, dtype=object)
+        self.output_names_ = list(table.names)
+        # Raw values are checked first, so that an error names what the user gave.
+        make_dataset(xs, table.ys, likelihoods, names=table.names)
+        self._set_scales(xs, table.ys, likelihoods)
+        likelihoods = [
+            likelihood.in_units(scale)
+            for likelihood, scale in zip(likelihoods, self.y_scale_, strict=True)
+        ]
+        data = self._dataset(xs, table.ys, likelihoods)
+        rng = np.random.default_rng(self.random_state)
+        num_functions = sum(likelihood.num_functions for likelihood in likelihoods)
+        num_latents = self.num_latents or min(3, num_functions)
+        rank = (
+            (self.rank,) * num_latents
+            if isinstance(self.rank, int)
+            else tuple(self.rank)
+        )
+        if len(rank) != num_latents or min(rank) < 1:
+            raise ValueError(
+                f"`rank` must be at least 1 for each of the {num_latents} latent "
+                f"processes; got {self.rank}."
+            )
+        model = initial_model(
+            rng,
+            data,
+            likelihoods,
+            num_latents=num_latents,
+            rank=rank,
+            num_inducing=self.num_inducing,
+            offset=self.offset,
+        )
+        key = jr.key(int(rng.integers(2**31)))
+        scheme = hybrid()
+        state = training.init(key, model, data, scheme)
+        step = training.make_step(scheme, batch_size=self.batch_size)
+        with progress_bar(self.max_iter, show=self.progress) as update:
+            result = training.fit(
+                state, data, step, num_steps=self.max_iter, callback=update
+            )
+        self.state_ = result.state
+        self.trace_ = _trace(result.trace)
+        self.interrupted_ = result.interrupted
+        return self
+
+    def _check_settings(self) -> None:
+        choices = {
+            "prior": ("lmc",),
+            "kernel": ("eq",),
+            "optimizer": ("hybrid",),
+            "offset": ("marginal", "zero"),
+        }
+        for name, known in choices.items():
+            if getattr(self, name) not in known:
+                raise ValueError(
+                    f"`{name}` must be one of {', '.join(known)}; "
+                    f"got {getattr(self, name)!r}."
+                )
+        counts = ["num_inducing", "max_iter", "batch_size"]
+        counts += ["num_latents"] if self.num_latents is not None else []
+        for name in counts:
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(
+                    f"`{name}` must be a whole number above 0; got {value!r}."
+                )
+
+    def _set_scales(self, xs, ys, likelihoods) -> None:
+        """Shift and scale of each input column and each output; 0 and 1 for none."""
+        num_inputs = self.n_features_in_
+        self.x_shift_, self.x_scale_ = np.zeros(num_inputs), np.ones(num_inputs)
+        self.y_shift_, self.y_scale_ = np.zeros(len(ys)), np.ones(len(ys))
+        if not self.standardize:
+            return
+        rows = np.concatenate(xs)
+        spread = rows.std(axis=0)
+        self.x_shift_ = rows.mean(axis=0)
+        self.x_scale_ = np.where(spread > 0, spread, 1.0)
+        for d, (y, likelihood) in enumerate(zip(ys, likelihoods, strict=True)):
+            if likelihood.real:
+                y = np.asarray(y, dtype=float)
+                self.y_shift_[d], self.y_scale_[d] = np.nanmean(y), np.nanstd(y)
+
+    def _scaled(self, x: np.ndarray) -> np.ndarray:
+        return (x - self.x_shift_) / self.x_scale_
+
+    def _dataset(self, xs, ys, likelihoods):
+        scaled = [
+            (np.asarray(y, dtype=float) - shift) / scale
+            for y, shift, scale in zip(ys, self.y_shift_, self.y_scale_, strict=True)
+        ]
+        return make_dataset(
+            [self._scaled(x) for x in xs], scaled, likelihoods, names=self.output_names_
+        )
+
+    # Prediction.
+
+    def _checked(self, X: Any) -> np.ndarray:
+        """New inputs as a matrix with the columns of the fit, in the fit's order."""
+        check_is_fitted(self, "state_")
+        names = frames.features(X)
+        fitted = getattr(self, "feature_names_in_", None)
+        if names is not None and fitted is not None:
+            absent = [name for name in fitted if name not in names]
+            if absent:
+                raise ValueError(
+                    f"`X` must have the column {absent[0]!r}; got {names}."
+                )
+            X = X[list(fitted)]
+        x = checked_inputs(frames.as_matrix(X))
+        if x.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"`X` must have {self.n_features_in_} columns, as in `fit`; "
+                f"got {x.shape[1]}."
+            )
+        return x
+
+    def _function_moments(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of all J functions at the raw inputs x, in chunks.
+
+        The last chunk is filled up with its first row, so that one program serves all.
+        """
+        scaled, means, variances = self._scaled(x), [], []
+        size = min(_CHUNK_ROWS, _next_power_of_two(len(x)))
+        for start in range(0, len(x), size):
+            rows = scaled[start : start + size]
+            filled = np.concatenate([rows, np.repeat(rows[:1], size - len(rows), 0)])
+            mean, var = _function_moments(
+                self.state_.model, self.state_.q, jnp.asarray(filled)
+            )
+            means.append(np.asarray(mean)[:, : len(rows)])
+            variances.append(np.asarray(var)[:, : len(rows)])
+        return np.concatenate(means, axis=1), np.concatenate(variances, axis=1)
+
+    def predict_dist(self, X: Any) -> dict[str, Predictive]:
+        """The predictive distribution of every output at the rows of X."""
+        mean, var = self._function_moments(self._checked(X))
+        return {
+            name: self._predictive(d, mean, var)
+            for d, name in enumerate(self.output_names_)
+        }
+
+    def _predictive(self, d: int, mean: np.ndarray, var: np.ndarray) -> Predictive:
+        model = self.state_.model
+        block = list(model.blocks[d])
+        return Predictive(
+            model.likelihoods[d],
+            mean[block],
+            var[block],
+            shift=float(self.y_shift_[d]),
+            scale=float(self.y_scale_[d]),
+        )
+
+    def predict(self, X: Any) -> np.ndarray | pd.DataFrame:
+        """Predictive means, one column per output; a frame if a frame went in."""
+        means = {name: p.mean for name, p in self.predict_dist(X).items()}
+        if isinstance(X, pd.DataFrame):
+            return pd.DataFrame(means, index=X.index)
+        return np.stack(list(means.values()), axis=1)
+
+    def latent(self, X: Any) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """Mean and variance of each output's parameter functions: (N, J_d) each.
+
+        They are those of the likelihood as the model sees it: of a standardised real
+        output, the functions are of the standardised values.
+        """
+        mean, var = self._function_moments(self._checked(X))
+        blocks = [list(block) for block in self.state_.model.blocks]
+        return {
+            name: (mean[block].T, var[block].T)
+            for name, block in zip(self.output_names_, blocks, strict=True)
+        }
+
+    # Scores.
+
+    def _new_table(self, X: Any, Y: Any) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """New data in the order of the fitted outputs."""
+        table = frames.as_table(X, Y)
+        if set(table.names) != set(self.output_names_):
+            raise ValueError(
+                f"`Y` must have the outputs {self.output_names_}; got {table.names}."
+            )
+        places = [table.names.index(name) for name in self.output_names_]
+        return (
+            [self._checked(table.xs[i]) for i in places],
+            [table.ys[i] for i in places],
+        )
+
+    def nlpd(self, X: Any, Y: Any) -> dict[str, float]:
+        """Minus the mean log density of the observed values, per output."""
+        check_is_fitted(self, "state_")
+        xs, ys = self._new_table(X, Y)
+        scores = {}
+        shared = all(x.shape == xs[0].shape and np.array_equal(x, xs[0]) for x in xs)
+        moments = self._function_moments(xs[0]) if shared else None
+        for d, name in enumerate(self.output_names_):
+            mean, var = moments if moments else self._function_moments(xs[d])
+            log_prob = self._predictive(d, mean, var).log_prob(ys[d])
+            if np.isnan(log_prob).all():
+                raise ValueError(
+                    f"output {name!r} must have observed values; got none."
+                )
+            scores[name] = float(-np.nanmean(log_prob))
+        return scores
+
+    def score(self, X: Any, Y: Any) -> float:
+        """Minus the mean over outputs of `nlpd`: larger is better."""
+        return -float(np.mean(list(self.nlpd(X, Y).values())))
+
+    def elbo(self, X: Any, Y: Any) -> float:
+        """The bound on log p(Y) of these data, full batch, in the user's units."""
+        check_is_fitted(self, "state_")
+        xs, ys = self._new_table(X, Y)
+        model = self.state_.model
+        data = self._dataset(xs, ys, model.likelihoods)
+        value = float(_elbo(model, self.state_.q, data).elbo)
+        observed = [np.sum(~np.isnan(np.asarray(y, dtype=float))) for y in ys]
+        return value - float(np.log(self.y_scale_) @ np.asarray(observed))
+
+    # Parameters.
+
+    def parameters(self) -> dict[str, Any]:
+        """All numbers of the model as NumPy arrays: constrained and unwhitened.
+
+        Inducing points and length-scales are in the user's units; the offsets, the
+        noise (a standard deviation, per Gaussian output) and q(u) are those of the
+        data as the model sees them, (y - output_shift) / output_scale.
+        """
+        check_is_fitted(self, "state_")
+        model, q = self.state_.model, self.state_.q
+        mean, cov = _unwhiten(model.prior, q)
+        prior = {k: np.asarray(v) for k, v in model.prior.parameters().items()}
+        return self._to_user_units(prior) | {
+            "offset": np.asarray(model.offset),
+            "noise": {
+                name: float(likelihood.noise)
+                for name, likelihood in zip(
+                    self.output_names_, model.likelihoods, strict=True
+                )
+                if isinstance(likelihood, lik.Gaussian)
+            },
+            "jitter": np.asarray(_prior_factors(model.prior)[1]),
+            "q_mean": np.asarray(mean),
+            "q_cov": np.asarray(cov),
+            "output_shift": self.y_shift_.copy(),
+            "output_scale": self.y_scale_.copy(),
+        }
+
+    def _to_user_units(self, prior: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The prior's parameters, where they live in the space of the inputs."""
+        return prior | {
+            "inducing": prior["inducing"] * self.x_scale_ + self.x_shift_,
+            "lengthscale": prior["lengthscale"] * self.x_scale_,
+        }
+
+    def set_parameters(self, **parameters: Any) -> Self:
+        """Replace some of `parameters()`, keeping the rest; q(u) is kept unwhitened.
+
+        `jitter` follows from the kernel and is not set.
+        """
+        current = self.parameters()
+        unknown = [
+            name for name in parameters if name not in current or name == "jitter"
+        ]
+        if unknown:
+            settable = [name for name in current if name != "jitter"]
+            raise ValueError(
+                f"`{unknown[0]}` is not a parameter that can be set; "
+                f"known: {', '.join(settable)}."
+            )
+        for name, value in parameters.items():
+            if name == "noise":
+                if set(value) != set(current["noise"]):
+                    raise ValueError(
+                        f"`noise` must name the Gaussian outputs "
+                        f"{list(current['noise'])}; got {list(value)}."
+                    )
+            elif np.shape(value) != current[name].shape:
+                raise ValueError(
+                    f"`{name}` must have shape {current[name].shape}; "
+                    f"got {np.shape(value)}."
+                )
+        new = current | parameters
+        self.y_shift_ = np.array(new["output_shift"], dtype=float)
+        self.y_scale_ = np.array(new["output_scale"], dtype=float)
+        model = self._model_from(new)
+        q = _whiten(model.prior, jnp.asarray(new["q_mean"]), jnp.asarray(new["q_cov"]))
+        if not np.isfinite(np.asarray(q.half)).all():
+            raise ValueError("`q_cov` must be positive definite for every group.")
+        self.state_ = self.state_._replace(model=model, q=q)
+        return self
+
+    def _model_from(self, new: Mapping[str, Any]) -> Model:
+        old = self.state_.model
+        lengthscale = np.asarray(new["lengthscale"], dtype=float)
+        if not (lengthscale > 0).all():
+            raise ValueError("`lengthscale` must be positive.")
+        likelihoods = tuple(
+            eqx.tree_at(
+                lambda l: l.log_noise, likelihood, jnp.log(float(new["noise"][name]))
+            )
+            if isinstance(likelihood, lik.Gaussian)
+            else likelihood
+            for name, likelihood in zip(
+                self.output_names_, old.likelihoods, strict=True
+            )
+        )
+        prior = old.prior.with_parameters(
+            {name: np.asarray(new[name]) for name in old.prior.parameters()}
+            | {
+                "inducing": self._scaled(np.asarray(new["inducing"], dtype=float)),
+                "lengthscale": lengthscale / self.x_scale_,
+            }
+        )
+        offset = jnp.asarray(new["offset"], dtype=float)
+        return Model(prior, offset, likelihoods, fixed_offset=old.fixed_offset)
+
+
+def hybrid(
+    *, q_step: float = 0.1, theta_step: float = 0.01, warm_up: int = _WARM_UP
+) -> training.Scheme:
+    """Natural gradients on q(u) and Adam on theta, both ramped up from a tenth."""
+    ramp: Callable[[float], optax.Schedule] = lambda top: optax.linear_schedule(  # noqa: E731
+        0.1 * top, top, warm_up
+    )
+    return training.Scheme(natural_gradient(ramp(q_step)), optax.adam(ramp(theta_step)))
+
+
+def _trace(info: training.StepInfo | None) -> dict[str, np.ndarray]:
+    """What the steps reported, by name, one entry per iteration."""
+    if info is None:
+        return {"iteration": np.arange(0), "nelbo": np.zeros(0)}
+    named = {
+        "nelbo": info.nelbo,
+        "q_step": info.q.step_size,
+        "shrunk": info.q.shrinks,
+        "refused": info.q.refused,
+        "overshot": info.q.overshot,
+        "divergence": info.q.divergence,
+    }
+    trace = {name: np.asarray(values) for name, values in named.items()}
+    return {"iteration": np.arange(1, len(info.nelbo) + 1)} | trace
+
+
+def _next_power_of_two(n: int) -> int:
+    return 1 << max(0, n - 1).bit_length()

@@ -1,0 +1,98 @@
+"""Where training starts: inducing points, length-scales, weights and offsets."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from sklearn.cluster import KMeans
+
+from motleygp.data import Dataset
+from motleygp.kernels import EQ
+from motleygp.likelihoods import AbstractLikelihood, Gaussian
+from motleygp.model import Model
+from motleygp.priors import LMC
+from motleygp.priors._lmc import DEFAULT_JITTER
+
+# k-means on more rows than this only costs time.
+_MAX_CLUSTERED = 20_000
+# Length-scales of the latent processes, in standard deviations of the inputs: from
+# short to long, so that some process is near whatever the data need.
+_LENGTHSCALES = (0.1, 1.0)
+
+
+def initial_model(
+    rng: np.random.Generator,
+    data: Dataset,
+    likelihoods: Sequence[AbstractLikelihood],
+    *,
+    num_latents: int,
+    rank: tuple[int, ...],
+    num_inducing: int,
+    offset: str = "marginal",
+    jitter: float = DEFAULT_JITTER,
+) -> Model:
+    """A model fitted to the outputs' marginals and to the spread of the inputs."""
+    fitted, offsets = marginal_fits(data, likelihoods)
+    if offset == "zero":
+        offsets = np.zeros_like(offsets)
+    x = np.concatenate([np.asarray(block.x) for block in data])
+    num_groups = sum(rank)
+    inducing = [cluster_centres(rng, x, num_inducing) for _ in range(num_groups)]
+    lengthscale = np.geomspace(*_LENGTHSCALES, num_latents)[:, None] * np.sqrt(
+        x.shape[1]
+    )
+    spread = np.where(x.std(axis=0) > 0, x.std(axis=0), 1.0)
+    weights = rng.normal(size=(len(offsets), num_groups)) / np.sqrt(num_groups)
+    return Model(
+        prior=LMC(
+            EQ(lengthscale * spread[None, :]),
+            weights,
+            np.stack(inducing),
+            rank=rank,
+            jitter=jitter,
+        ),
+        offset=jnp.asarray(offsets),
+        likelihoods=fitted,
+        fixed_offset=offset == "zero",
+    )
+
+
+def marginal_fits(
+    data: Dataset, likelihoods: Sequence[AbstractLikelihood]
+) -> tuple[tuple[AbstractLikelihood, ...], np.ndarray]:
+    """Each output's constant fit: the likelihoods, and the constants as one vector."""
+    fits: dict[int, tuple[AbstractLikelihood, np.ndarray]] = {}
+    for block in data:
+        for d, y in zip(block.outputs, np.asarray(block.y), strict=True):
+            fits[d] = likelihoods[d].constant_fit(y)
+    ordered = [fits[d] for d in range(len(likelihoods))]
+    starts = tuple(_less_noise(likelihood) for likelihood, _ in ordered)
+    return starts, np.concatenate([f for _, f in ordered])
+
+
+def _less_noise(likelihood: AbstractLikelihood) -> AbstractLikelihood:
+    """The constant fit calls everything noise; leave some of it for the functions."""
+    if isinstance(likelihood, Gaussian) and not likelihood.fixed:
+        halved = likelihood.log_noise - jnp.log(2.0)
+        return eqx.tree_at(lambda lik: lik.log_noise, likelihood, halved)
+    return likelihood
+
+
+def cluster_centres(
+    rng: np.random.Generator, x: np.ndarray, num_inducing: int
+) -> np.ndarray:
+    """`num_inducing` centres of the rows of x by k-means.
+
+    Where there are fewer distinct rows than centres, rows with a little noise fill up.
+    """
+    rows = rng.permutation(len(x))[:_MAX_CLUSTERED]
+    distinct = np.unique(x[rows], axis=0)
+    seed = int(rng.integers(2**31))
+    if len(distinct) > num_inducing:
+        settings: dict[str, Any] = dict(n_init=1, max_iter=20, random_state=seed)
+        return KMeans(num_inducing, **settings).fit(x[rows]).cluster_centers_
+    extra = distinct[rng.integers(len(distinct), size=num_inducing - len(distinct))]
+    noise = 0.1 * x.std(axis=0) * rng.normal(size=extra.shape)
+    return np.concatenate([distinct, extra + noise])

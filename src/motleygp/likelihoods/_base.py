@@ -1,0 +1,181 @@
+"""What the library asks of a likelihood."""
+
+import abc
+from typing import ClassVar, Self
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.optimize
+from jaxtyping import Array, Float, PyTree
+
+from motleygp.quadrature import (
+    expect_tensor,
+    log_expect_exp,
+    tensor_nodes,
+    tensor_weights,
+)
+
+# Rules for prediction, where time matters less: nodes per function, for L = 1 and 2.
+_PREDICTIVE_NODES = {1: 64, 2: 32}
+
+
+class AbstractLikelihood(eqx.Module):
+    """p(y | f) of one output, f = (f_1, ..., f_L) its parameter functions.
+
+    Every method is elementwise over observations: y has shape (*N) and f, or the mean
+    and variance of independent Gaussians f, shape (L, *N). A new likelihood writes
+    `log_prob`, the conditional moments, `cdf`, `sample` and `moment_fit`; everything
+    else has a default by quadrature, which closed forms replace.
+    """
+
+    name: eqx.AbstractClassVar[str]
+    functions: eqx.AbstractClassVar[tuple[str, ...]]
+    """The parameter that each function becomes, and by which link."""
+    support: eqx.AbstractClassVar[str]
+    """The values y may take, in words."""
+    discrete: eqx.AbstractClassVar[bool]
+    num_nodes: eqx.AbstractVar[int]
+    """Gauss-Hermite nodes of a two-dimensional rule, per dimension."""
+
+    # Whether y may be shifted and scaled freely, as a real number may.
+    real: ClassVar[bool] = False
+
+    @property
+    def num_functions(self) -> int:
+        return len(self.functions)
+
+    @property
+    def num_nodes_1d(self) -> int:
+        """One-dimensional rules are cheap: they take three times the nodes."""
+        return 3 * self.num_nodes
+
+    def trainable(self) -> PyTree:
+        """Which of the likelihood's own numbers are learned."""
+        return jax.tree.map(eqx.is_inexact_array, self)
+
+    def in_units(self, scale: float) -> Self:
+        """The likelihood of y / scale: numbers of its own that have y's unit change."""
+        del scale
+        return self
+
+    # The density.
+
+    @abc.abstractmethod
+    def log_prob(self, y: Float[Array, "*N"], f: Float[Array, "L *N"]) -> Array:
+        """log p(y | f)."""
+
+    def expected_log_prob(
+        self,
+        y: Float[Array, "*N"],
+        mean: Float[Array, "L *N"],
+        var: Float[Array, "L *N"],
+    ) -> Float[Array, "*N"]:
+        """E[log p(y | f)] for independent f_l ~ N(mean_l, var_l)."""
+        lifted = y.reshape(y.shape + (1,) * self.num_functions)
+        return expect_tensor(
+            lambda *f: self.log_prob(lifted, _stack(f)), mean, var, self.num_nodes
+        )
+
+    # Predictions under q(f) = N(mean, diag var).
+
+    @abc.abstractmethod
+    def conditional_mean(self, f: Float[Array, "L *N"]) -> Array:
+        """E[y | f]."""
+
+    @abc.abstractmethod
+    def conditional_variance(self, f: Float[Array, "L *N"]) -> Array:
+        """var[y | f]."""
+
+    def predictive_moments(
+        self, mean: Float[Array, "L *N"], var: Float[Array, "L *N"]
+    ) -> tuple[Array, Array]:
+        """E[y] and var[y] = E[var[y | f]] + var[E[y | f]]."""
+
+        def expectation(fn):
+            nodes = _PREDICTIVE_NODES[self.num_functions]
+            return expect_tensor(lambda *f: fn(_stack(f)), mean, var, nodes)
+
+        first = expectation(self.conditional_mean)
+        centre = first.reshape(first.shape + (1,) * self.num_functions)
+        within = expectation(self.conditional_variance)
+        between = expectation(lambda f: (self.conditional_mean(f) - centre) ** 2)
+        return first, within + between
+
+    def log_predictive(
+        self,
+        y: Float[Array, "*N"],
+        mean: Float[Array, "L *N"],
+        var: Float[Array, "L *N"],
+    ) -> Float[Array, "*N"]:
+        """log E[p(y | f)]: the log density of a new observation."""
+
+        def log_prob(*f: Array) -> Array:
+            extra = f[0].ndim - y.ndim
+            return self.log_prob(y.reshape(y.shape + (1,) * extra), _stack(f))
+
+        return log_expect_exp(
+            log_prob, mean, var, _PREDICTIVE_NODES[self.num_functions]
+        )
+
+    # NumPy: what users ask of a predictive distribution.
+
+    @abc.abstractmethod
+    def cdf(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
+        """P(Y <= y | f)."""
+
+    @abc.abstractmethod
+    def sample(self, rng: np.random.Generator, f: np.ndarray) -> np.ndarray:
+        """One draw of y for each f."""
+
+    @abc.abstractmethod
+    def in_support(self, y: np.ndarray) -> np.ndarray:
+        """Whether each value may occur."""
+
+    @abc.abstractmethod
+    def from_line(self, t: np.ndarray) -> np.ndarray:
+        """An increasing map of the real line onto the support's interior."""
+
+    def predictive_cdf(
+        self, y: np.ndarray, mean: np.ndarray, var: np.ndarray
+    ) -> np.ndarray:
+        """P(Y <= y) = E[P(Y <= y | f)]."""
+        num_nodes = _PREDICTIVE_NODES[self.num_functions]
+        nodes = tensor_nodes(jnp.asarray(mean), jnp.asarray(var), num_nodes)
+        f = np.stack(np.broadcast_arrays(*[np.asarray(n) for n in nodes]))
+        values = self.cdf(y.reshape(y.shape + (1,) * self.num_functions), f)
+        weights = tensor_weights(self.num_functions, num_nodes)
+        return np.tensordot(values, weights, axes=self.num_functions)
+
+    # The constant fit: the baseline of every score and the start of the offsets.
+
+    @abc.abstractmethod
+    def moment_fit(self, y: np.ndarray) -> np.ndarray:
+        """A constant f, of shape (L,), that roughly fits the marginal of y."""
+
+    def constant_fit(self, y: np.ndarray) -> tuple[Self, np.ndarray]:
+        """The constant f that maximises sum_n log p(y_n | f), by quasi-Newton.
+
+        The likelihood comes back too: one with numbers of its own fits them as well.
+        """
+        observed = jnp.asarray(y, dtype=float)
+
+        @jax.jit
+        def loss(f: Array) -> tuple[Array, Array]:
+            def mean_nll(f: Array) -> Array:
+                constant = jnp.broadcast_to(f[:, None], (f.shape[0], *observed.shape))
+                return -jnp.mean(self.log_prob(observed, constant))
+
+            return jax.value_and_grad(mean_nll)(f)
+
+        result = scipy.optimize.minimize(
+            lambda f: [np.asarray(part) for part in loss(jnp.asarray(f))],
+            self.moment_fit(y),
+            jac=True,
+        )
+        return self, np.asarray(result.x)
+
+
+def _stack(f: tuple[Array, ...]) -> Array:
+    return jnp.stack(jnp.broadcast_arrays(*f))

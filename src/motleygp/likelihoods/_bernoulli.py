@@ -1,0 +1,60 @@
+"""Binary outputs."""
+
+from typing import ClassVar, Self
+
+import equinox as eqx
+import jax
+import numpy as np
+import scipy.special
+from jaxtyping import Array
+
+from motleygp.likelihoods._base import AbstractLikelihood
+from motleygp.quadrature import expect
+from motleygp.special import log1p_exp
+
+
+class Bernoulli(AbstractLikelihood):
+    """P(y = 1) = 1 / (1 + exp(-f))."""
+
+    name: ClassVar[str] = "bernoulli"
+    functions: ClassVar[tuple[str, ...]] = ("logit of the probability",)
+    support: ClassVar[str] = "0 or 1"
+    discrete: ClassVar[bool] = True
+
+    num_nodes: int = eqx.field(static=True, default=20)
+
+    def log_prob(self, y: Array, f: Array) -> Array:
+        return -jax.nn.softplus((1.0 - 2.0 * y) * f[0])
+
+    def expected_log_prob(self, y: Array, mean: Array, var: Array) -> Array:
+        # The sign flips the mean alone: N(m, v) is symmetric.
+        return -expect(log1p_exp, (1.0 - 2.0 * y) * mean[0], var[0], self.num_nodes_1d)
+
+    def conditional_mean(self, f: Array) -> Array:
+        return jax.nn.sigmoid(f[0])
+
+    def conditional_variance(self, f: Array) -> Array:
+        return jax.nn.sigmoid(f[0]) * jax.nn.sigmoid(-f[0])
+
+    def predictive_moments(self, mean: Array, var: Array) -> tuple[Array, Array]:
+        probability = expect(jax.nn.sigmoid, mean[0], var[0], self.num_nodes_1d)
+        return probability, probability * (1.0 - probability)
+
+    def cdf(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
+        below = np.where(y < 0, 0.0, scipy.special.expit(-f[0]))
+        return np.where(y >= 1, 1.0, below)
+
+    def sample(self, rng: np.random.Generator, f: np.ndarray) -> np.ndarray:
+        return (rng.random(f[0].shape) < scipy.special.expit(f[0])).astype(float)
+
+    def in_support(self, y: np.ndarray) -> np.ndarray:
+        return (y == 0) | (y == 1)
+
+    def from_line(self, t: np.ndarray) -> np.ndarray:
+        return np.clip(t, 0, 1)
+
+    def moment_fit(self, y: np.ndarray) -> np.ndarray:
+        return np.array([scipy.special.logit(np.mean(y))])
+
+    def constant_fit(self, y: np.ndarray) -> tuple[Self, np.ndarray]:
+        return self, self.moment_fit(y)

@@ -1,0 +1,90 @@
+"""Proportions."""
+
+from typing import ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+import scipy.special
+from jaxtyping import Array
+
+from motleygp.likelihoods._base import AbstractLikelihood
+from motleygp.quadrature import expect, expect_tensor
+from motleygp.special import log1p_exp, stirling_remainder
+
+_TINY, _BELOW_ONE = np.finfo(float).tiny, np.nextafter(1.0, 0.0)
+
+
+class Beta(AbstractLikelihood):
+    """y ~ Beta(a, b) with a = exp f_1 and b = exp f_2.
+
+    With r(x) = x log x - x - log Gamma(x) and s(d) = log(1 + exp d),
+
+        log p = a [s(f_2 - f_1) + log y] + b [s(f_1 - f_2) + log(1 - y)]
+                + r(a) + r(b) - r(a + b) - log y - log(1 - y),
+
+    minus a + b times the divergence of (y, 1 - y) from (a, b) / (a + b), and terms
+    that grow like log a: nothing large cancels.
+    """
+
+    name: ClassVar[str] = "beta"
+    functions: ClassVar[tuple[str, ...]] = ("log a", "log b")
+    support: ClassVar[str] = "a number strictly between 0 and 1"
+    discrete: ClassVar[bool] = False
+
+    num_nodes: int = eqx.field(static=True, default=20)
+
+    def log_prob(self, y: Array, f: Array) -> Array:
+        log_y, log_1_y = jnp.log(y), jnp.log1p(-y)
+        a, b, d = jnp.exp(f[0]), jnp.exp(f[1]), f[0] - f[1]
+        remainders = (
+            stirling_remainder(a) + stirling_remainder(b) - stirling_remainder(a + b)
+        )
+        divergence = a * (log1p_exp(-d) + log_y) + b * (log1p_exp(d) + log_1_y)
+        return divergence + remainders - log_y - log_1_y
+
+    def expected_log_prob(self, y: Array, mean: Array, var: Array) -> Array:
+        log_y, log_1_y = jnp.log(y), jnp.log1p(-y)
+        a, b = jnp.exp(mean + 0.5 * var)
+        # E[exp(f) h(f)] = E[exp f] E[h(f + v)]: the weight a moves the mean, and what
+        # is left depends on the difference of two Gaussians alone.
+        d, spread = mean[0] - mean[1], var[0] + var[1]
+        in_a = expect(log1p_exp, -d - var[0], spread, self.num_nodes_1d)
+        in_b = expect(log1p_exp, d - var[1], spread, self.num_nodes_1d)
+        alone = expect(
+            lambda f: stirling_remainder(jnp.exp(f)), mean, var, self.num_nodes_1d
+        )
+        together = expect_tensor(
+            lambda f, g: stirling_remainder(jnp.exp(f) + jnp.exp(g)),
+            mean,
+            var,
+            self.num_nodes,
+        )
+        divergence = a * (in_a + log_y) + b * (in_b + log_1_y)
+        return divergence + alone[0] + alone[1] - together - log_y - log_1_y
+
+    def conditional_mean(self, f: Array) -> Array:
+        return 1.0 / (1.0 + jnp.exp(f[1] - f[0]))
+
+    def conditional_variance(self, f: Array) -> Array:
+        mean = self.conditional_mean(f)
+        return mean * (1.0 - mean) / (1.0 + jnp.exp(f[0]) + jnp.exp(f[1]))
+
+    def cdf(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
+        return scipy.special.betainc(np.exp(f[0]), np.exp(f[1]), np.clip(y, 0.0, 1.0))
+
+    def sample(self, rng: np.random.Generator, f: np.ndarray) -> np.ndarray:
+        draws = rng.beta(np.exp(f[0]), np.exp(f[1]))
+        # Small a and b draw values that round to 0 or 1; the support is open.
+        return np.clip(draws, _TINY, _BELOW_ONE)
+
+    def in_support(self, y: np.ndarray) -> np.ndarray:
+        return (y > 0) & (y < 1)
+
+    def from_line(self, t: np.ndarray) -> np.ndarray:
+        return scipy.special.expit(t)
+
+    def moment_fit(self, y: np.ndarray) -> np.ndarray:
+        mean, variance = np.mean(y), np.var(y)
+        total = max(mean * (1.0 - mean) / variance - 1.0, 1e-2)
+        return np.log([mean * total, (1.0 - mean) * total])

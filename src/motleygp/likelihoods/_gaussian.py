@@ -1,0 +1,170 @@
+"""Real outputs."""
+
+import math
+from typing import ClassVar, Self
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.special
+from jaxtyping import Array, Float, PyTree
+
+from motleygp.likelihoods._base import AbstractLikelihood
+from motleygp.quadrature import expect, log_expect_exp
+
+_LOG_2PI = math.log(2.0 * math.pi)
+
+
+def _log_normal(y: Array, mean: Array, log_variance: Array) -> Array:
+    """log N(y | mean, exp(log_variance))."""
+    square = (y - mean) ** 2 * jnp.exp(-log_variance)
+    return -0.5 * (_LOG_2PI + log_variance + square)
+
+
+class Gaussian(AbstractLikelihood):
+    """y ~ N(f, noise^2), the noise a standard deviation, learned unless `fixed`."""
+
+    name: ClassVar[str] = "gaussian"
+    functions: ClassVar[tuple[str, ...]] = ("mean",)
+    support: ClassVar[str] = "a real number"
+    discrete: ClassVar[bool] = False
+    real: ClassVar[bool] = True
+
+    log_noise: Float[Array, ""]
+    fixed: bool = eqx.field(static=True)
+    num_nodes: int = eqx.field(static=True)
+
+    def __init__(
+        self, noise: float | Array = 1.0, *, fixed: bool = False, num_nodes: int = 20
+    ):
+        if isinstance(noise, int | float) and not noise > 0:
+            raise ValueError(f"`noise` must be a positive number; got {noise}.")
+        self.log_noise = jnp.log(jnp.asarray(noise, dtype=float))
+        self.fixed = fixed
+        self.num_nodes = num_nodes
+
+    @property
+    def noise(self) -> Array:
+        return jnp.exp(self.log_noise)
+
+    def trainable(self) -> PyTree:
+        return jax.tree.map(lambda _: not self.fixed, self)
+
+    def in_units(self, scale: float) -> Self:
+        log_noise = self.log_noise - math.log(scale)
+        return eqx.tree_at(lambda lik: lik.log_noise, self, log_noise)
+
+    def log_prob(self, y: Array, f: Array) -> Array:
+        return _log_normal(y, f[0], 2.0 * self.log_noise)
+
+    def expected_log_prob(self, y: Array, mean: Array, var: Array) -> Array:
+        precision = jnp.exp(-2.0 * self.log_noise)
+        return self.log_prob(y, mean) - 0.5 * precision * var[0]
+
+    def conditional_mean(self, f: Array) -> Array:
+        return f[0]
+
+    def conditional_variance(self, f: Array) -> Array:
+        return jnp.broadcast_to(self.noise**2, f[0].shape)
+
+    def predictive_moments(self, mean: Array, var: Array) -> tuple[Array, Array]:
+        return mean[0], var[0] + self.noise**2
+
+    def log_predictive(self, y: Array, mean: Array, var: Array) -> Array:
+        return _log_normal(y, mean[0], jnp.log(var[0] + self.noise**2))
+
+    def cdf(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
+        return scipy.special.ndtr((y - f[0]) / float(self.noise))
+
+    def predictive_cdf(
+        self, y: np.ndarray, mean: np.ndarray, var: np.ndarray
+    ) -> np.ndarray:
+        std = np.sqrt(var[0] + float(self.noise) ** 2)
+        return scipy.special.ndtr((y - mean[0]) / std)
+
+    def sample(self, rng: np.random.Generator, f: np.ndarray) -> np.ndarray:
+        return f[0] + float(self.noise) * rng.standard_normal(f[0].shape)
+
+    def in_support(self, y: np.ndarray) -> np.ndarray:
+        return np.isfinite(y)
+
+    def from_line(self, t: np.ndarray) -> np.ndarray:
+        return t
+
+    def moment_fit(self, y: np.ndarray) -> np.ndarray:
+        return np.array([np.mean(y)])
+
+    def constant_fit(self, y: np.ndarray) -> tuple[Self, np.ndarray]:
+        fitted = self
+        if not self.fixed:
+            log_noise = jnp.log(jnp.asarray(np.std(y)))
+            fitted = eqx.tree_at(lambda lik: lik.log_noise, self, log_noise)
+        return fitted, self.moment_fit(y)
+
+
+class HetGaussian(AbstractLikelihood):
+    """y ~ N(f_1, exp f_2): the noise variance has a function of its own."""
+
+    name: ClassVar[str] = "hetgaussian"
+    functions: ClassVar[tuple[str, ...]] = ("mean", "log variance")
+    support: ClassVar[str] = "a real number"
+    discrete: ClassVar[bool] = False
+    real: ClassVar[bool] = True
+
+    num_nodes: int = eqx.field(static=True, default=20)
+
+    def log_prob(self, y: Array, f: Array) -> Array:
+        return _log_normal(y, f[0], f[1])
+
+    def expected_log_prob(self, y: Array, mean: Array, var: Array) -> Array:
+        # E[exp(-f_2)] = exp(-m_2 + v_2/2), E[(y - f_1)^2] = (y - m_1)^2 + v_1.
+        precision = jnp.exp(0.5 * var[1] - mean[1])
+        square = (y - mean[0]) ** 2 + var[0]
+        return -0.5 * (_LOG_2PI + mean[1] + precision * square)
+
+    def conditional_mean(self, f: Array) -> Array:
+        return f[0]
+
+    def conditional_variance(self, f: Array) -> Array:
+        return jnp.exp(f[1])
+
+    def predictive_moments(self, mean: Array, var: Array) -> tuple[Array, Array]:
+        return mean[0], var[0] + jnp.exp(mean[1] + 0.5 * var[1])
+
+    def log_predictive(self, y: Array, mean: Array, var: Array) -> Array:
+        # f_1 integrates in closed form: only the variance's function is left.
+        def log_prob(f: Array) -> Array:
+            extra = (1,) * (f.ndim - y.ndim)
+            a, m, v = (t.reshape(t.shape + extra) for t in (y, mean[0], var[0]))
+            return _log_normal(a, m, jnp.log(v + jnp.exp(f)))
+
+        return log_expect_exp(log_prob, mean[1:], var[1:], self.num_nodes_1d)
+
+    def cdf(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
+        return scipy.special.ndtr((y - f[0]) * np.exp(-0.5 * f[1]))
+
+    def predictive_cdf(
+        self, y: np.ndarray, mean: np.ndarray, var: np.ndarray
+    ) -> np.ndarray:
+        def given_variance(f: Array) -> Array:
+            std = np.sqrt(var[0][..., None] + np.exp(f))
+            return jnp.asarray(scipy.special.ndtr((y - mean[0])[..., None] / std))
+
+        second = jnp.asarray(mean[1]), jnp.asarray(var[1])
+        return np.asarray(expect(given_variance, *second, self.num_nodes_1d))
+
+    def sample(self, rng: np.random.Generator, f: np.ndarray) -> np.ndarray:
+        return f[0] + np.exp(0.5 * f[1]) * rng.standard_normal(f[0].shape)
+
+    def in_support(self, y: np.ndarray) -> np.ndarray:
+        return np.isfinite(y)
+
+    def from_line(self, t: np.ndarray) -> np.ndarray:
+        return t
+
+    def moment_fit(self, y: np.ndarray) -> np.ndarray:
+        return np.array([np.mean(y), np.log(np.var(y))])
+
+    def constant_fit(self, y: np.ndarray) -> tuple[Self, np.ndarray]:
+        return self, self.moment_fit(y)

@@ -1,0 +1,178 @@
+"""Factorisations and solves: the only module that calls LAPACK.
+
+On a CPU, XLA splits a *batch* of LAPACK calls over the thread pool that it blocks at
+the same time; two batches in flight wait for one another for ever. So nothing here is
+batched on a CPU: `over_groups` takes the groups one after the other there, and all at
+once on any other device.
+"""
+
+import functools as ft
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.lax import linalg as lax_linalg
+from jaxtyping import Array, Float, PyTree
+
+from motleygp._types import Scalar
+
+# A covariance that needs more jitter than this, relative to its diagonal, is broken.
+_MAX_JITTER = 1e-2
+# Triangular matrices up to this size are inverted by one solve.
+_LEAF = 40
+
+
+def over_groups(fn: Callable[..., Any], *stacked: PyTree) -> Any:
+    """`fn` of each group: vmap over the leading axis, one group at a time on a CPU.
+
+    The choice is made when the program is lowered for a device, not from a setting,
+    so it holds wherever the arrays live.
+    """
+
+    def one_at_a_time(*args: PyTree) -> Any:
+        return jax.lax.map(lambda group: fn(*group), args)
+
+    return jax.lax.platform_dependent(*stacked, cpu=one_at_a_time, default=jax.vmap(fn))
+
+
+def solve_lower(
+    factor: Float[Array, "M M"], b: Float[Array, "M N"]
+) -> Float[Array, "M N"]:
+    """L^-1 b for a lower-triangular L."""
+    return lax_linalg.triangular_solve(factor, b, left_side=True, lower=True)
+
+
+def solve_lower_transpose(
+    factor: Float[Array, "M M"], b: Float[Array, "M N"]
+) -> Float[Array, "M N"]:
+    """L^-T b for a lower-triangular L."""
+    return lax_linalg.triangular_solve(
+        factor, b, left_side=True, lower=True, transpose_a=True
+    )
+
+
+def inverse_lower(factor: Float[Array, "M M"]) -> Float[Array, "M M"]:
+    """L^-1 for a lower-triangular L, by halves.
+
+    [[A, 0], [B, C]]^-1 = [[A^-1, 0], [-C^-1 B A^-1, C^-1]]: matrix products do most
+    of the work, at several times the speed of a triangular solve.
+    """
+    size = factor.shape[0]
+    if size <= _LEAF:
+        return solve_lower(factor, jnp.eye(size, dtype=factor.dtype))
+    cut = size // 2
+    upper = inverse_lower(factor[:cut, :cut])
+    lower = inverse_lower(factor[cut:, cut:])
+    corner = -(lower @ factor[cut:, :cut]) @ upper
+    top = jnp.concatenate([upper, jnp.zeros_like(corner.T)], axis=1)
+    return jnp.concatenate([top, jnp.concatenate([corner, lower], axis=1)])
+
+
+def cholesky(matrix: Float[Array, "M M"]) -> Float[Array, "M M"]:
+    """The lower factor; NaN where the matrix is not positive definite."""
+    return lax_linalg.cholesky(matrix, symmetrize_input=False)
+
+
+def jittered_cholesky(
+    matrix: Float[Array, "M M"], base: float
+) -> tuple[Float[Array, "M M"], Scalar]:
+    """The factor of `matrix` + jitter I, and the jitter.
+
+    The jitter is `base` times the mean of the diagonal; where that does not suffice it
+    grows tenfold until it does, and where 1e-2 does not suffice the factor is NaN.
+    """
+    return _jittered(matrix, base)
+
+
+@ft.partial(jax.custom_jvp, nondiff_argnums=(1,))
+def _jittered(
+    matrix: Float[Array, "M M"], base: float
+) -> tuple[Float[Array, "M M"], Scalar]:
+    identity = jnp.eye(matrix.shape[-1], dtype=matrix.dtype)
+    scale = jnp.mean(jnp.diagonal(matrix))
+
+    def factor(relative: Scalar) -> Float[Array, "M M"]:
+        return cholesky(matrix + relative * scale * identity)
+
+    def failed(carry: tuple[Scalar, Float[Array, "M M"]]) -> Array:
+        relative, lower = carry
+        # A failed factorisation is NaN throughout, so one entry tells.
+        return (relative < _MAX_JITTER) & ~jnp.isfinite(lower[-1, -1])
+
+    def raise_tenfold(
+        carry: tuple[Scalar, Float[Array, "M M"]],
+    ) -> tuple[Scalar, Float[Array, "M M"]]:
+        relative = 10.0 * carry[0]
+        return relative, factor(relative)
+
+    start = jnp.asarray(base, matrix.dtype)
+    relative, lower = jax.lax.while_loop(failed, raise_tenfold, (start, factor(start)))
+    return lower, relative * scale
+
+
+@_jittered.defjvp
+def _jittered_jvp(base: float, primals: tuple, tangents: tuple) -> tuple:
+    """dL = L Phi(L^-1 dK L^-T), Phi the lower half with half the diagonal.
+
+    The jitter moves with the diagonal's mean; the tenfold steps are constants.
+    """
+    (matrix,), (tangent,) = primals, tangents
+    lower, jitter = _jittered(matrix, base)
+    relative = jitter / jnp.mean(jnp.diagonal(matrix))
+    jitter_tangent = relative * jnp.mean(jnp.diagonal(tangent))
+    tangent = tangent + jitter_tangent * jnp.eye(matrix.shape[-1], dtype=matrix.dtype)
+    half = solve_lower(lower, tangent)
+    inner = solve_lower(lower, half.T)
+    return (lower, jitter), (lower @ _lower_half(inner), jitter_tangent)
+
+
+def _lower_half(matrix: Float[Array, "M M"]) -> Float[Array, "M M"]:
+    """Phi: the lower half, with half the diagonal."""
+    size = matrix.shape[0]
+    return matrix * (np.tril(np.ones((size, size))) - 0.5 * np.eye(size))
+
+
+@ft.partial(jax.custom_vjp, nondiff_argnums=(2,))
+def whitened_columns(
+    uu: Float[Array, "M M"], ug: Float[Array, "M C"], base: float
+) -> tuple[Float[Array, "M C"], Scalar]:
+    """L^-1 `ug` with L the jittered factor of `uu`, and the jitter.
+
+    The derivative is written out: composing those of the factor and of the solve
+    costs half as much again.
+    """
+    return _whitened_forward(uu, ug, base)[0]
+
+
+def _whitened_forward(uu: Array, ug: Array, base: float) -> tuple:
+    lower, jitter = jittered_cholesky(uu, base)
+    inverse = inverse_lower(lower)
+    basis = inverse @ ug
+    relative = jitter / jnp.mean(jnp.diagonal(uu))
+    return (basis, jitter), (inverse, basis, relative)
+
+
+def _whitened_backward(base: float, saved: tuple, cotangents: tuple) -> tuple:
+    """ug' = L^-T B', uu' = -L^-T Phi(B' B^T) L^-1, a prime marking a cotangent.
+
+    From L' = -tril(ug' B^T) and the rule K' = L^-T Phi(L^T L') L^-1: the upper half
+    that tril drops stays upper under L^T, so Phi does not see it.
+    """
+    del base
+    inverse, basis, relative = saved
+    in_basis, in_jitter = cotangents
+    size, num_columns = basis.shape
+    phi = _lower_half(in_basis @ basis.T)
+    both = inverse.T @ jnp.concatenate([in_basis, phi], axis=1)
+    in_uu = -both[:, num_columns:] @ inverse
+    # The jitter is `relative` times the mean of the diagonal.
+    through_jitter = relative * (jnp.trace(in_uu) + in_jitter) / size
+    return (
+        in_uu + through_jitter * jnp.eye(size, dtype=basis.dtype),
+        both[:, :num_columns],
+    )
+
+
+whitened_columns.defvjp(_whitened_forward, _whitened_backward)

@@ -1,0 +1,128 @@
+"""q(u): its storage, its divergence from the prior, and the marginals it implies.
+
+Inside the library u is whitened: u_g = L_g v_g with L_g the factor of K_uu, so that
+the prior of v_g is N(0, I), the divergence does not depend on theta, and a change of
+theta carries q along. `unwhiten` gives the moments of u itself.
+"""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PyTree
+
+from motleygp.linalg import (
+    cholesky,
+    inverse_lower,
+    jittered_cholesky,
+    over_groups,
+    solve_lower,
+    whitened_columns,
+)
+from motleygp.priors import AbstractPrior
+
+
+class Posterior(eqx.Module):
+    """q(v_g) = N(mean_g, V_g), by the precision V_g^-1 and H_g with V_g = H_g^T H_g.
+
+    H is the inverse of the precision's Cholesky factor, lower triangular. A step adds
+    to the precision and factorises it once; everything else wants V only through H,
+    by products. Make one with `from_precision`.
+    """
+
+    mean: Float[Array, "G M"]
+    precision: Float[Array, "G M M"]
+    half: Float[Array, "G M M"]
+
+    def cov(self) -> Float[Array, "G M M"]:
+        """The covariances V."""
+        return jnp.swapaxes(self.half, -1, -2) @ self.half
+
+
+def from_precision(
+    mean: Float[Array, "G M"], precision: Float[Array, "G M M"]
+) -> Posterior:
+    """q with these means and precisions; NaN where one is not positive definite."""
+
+    def one_group(precision: Float[Array, "M M"]) -> Float[Array, "M M"]:
+        return inverse_lower(cholesky(precision))
+
+    return Posterior(mean, precision, over_groups(one_group, precision))
+
+
+class Columns(eqx.Module):
+    """Moments of each group's columns under q, and what they were made from.
+
+    `basis` is B_g = L_g^-1 K_ug: the columns' means are B_g^T mean_g.
+    """
+
+    mean: Float[Array, "G C"]
+    var: Float[Array, "G C"]
+    basis: Float[Array, "G M C"]
+    jitter: Float[Array, " G"]
+
+
+def from_prior(prior: AbstractPrior) -> Posterior:
+    """q(u) = p(u): mean 0 and covariance I in the whitened variable."""
+    num_groups, num_inducing, _ = jnp.shape(prior.inducing)
+    eye = jnp.eye(num_inducing, dtype=prior.inducing.dtype)
+    eyes = jnp.broadcast_to(eye, (num_groups, num_inducing, num_inducing))
+    return Posterior(jnp.zeros((num_groups, num_inducing), eye.dtype), eyes, eyes)
+
+
+def kl_to_prior(q: Posterior) -> Float[Array, " G"]:
+    """KL[q(u_g) || p(u_g)] = 1/2 (tr V + m^T m - M - log |V|), whitened."""
+    trace = jnp.sum(q.half**2, axis=(1, 2))
+    log_det = 2.0 * jnp.sum(jnp.log(jnp.diagonal(q.half, axis1=1, axis2=2)), axis=1)
+    square = jnp.sum(q.mean**2, axis=1)
+    return 0.5 * (trace + square - q.mean.shape[1] - log_det)
+
+
+def project(prior: AbstractPrior, q: Posterior, x: Float[Array, "N P"]) -> Columns:
+    """Each group's columns at the inputs x: B^T m and k - B^T B + B^T V B."""
+
+    def one_group(
+        group: PyTree, mean: Float[Array, " M"], half: Float[Array, "M M"]
+    ) -> Columns:
+        k = prior.covariances(group, x)
+        basis, jitter = whitened_columns(k.uu, k.ug, prior.jitter)
+        # The prior's residual variance is a difference, which rounding must not make
+        # negative; B^T V B = |H B|^2.
+        remaining = jnp.maximum(k.gg - jnp.sum(basis**2, axis=0), 0.0)
+        explained = jnp.sum((half @ basis) ** 2, axis=0)
+        return Columns(mean @ basis, remaining + explained, basis, jitter)
+
+    return over_groups(one_group, prior.groups(), q.mean, q.half)
+
+
+def prior_factors(
+    prior: AbstractPrior,
+) -> tuple[Float[Array, "G M M"], Float[Array, " G"]]:
+    """L_g and the jitter of each group."""
+    nowhere = jnp.zeros((1, prior.inducing.shape[-1]))
+
+    def one_group(group: PyTree) -> tuple[Array, Array]:
+        return jittered_cholesky(prior.covariances(group, nowhere).uu, prior.jitter)
+
+    return over_groups(one_group, prior.groups())
+
+
+def unwhiten(
+    prior: AbstractPrior, q: Posterior
+) -> tuple[Float[Array, "G M"], Float[Array, "G M M"]]:
+    """Mean and covariance of u_g = L_g v_g."""
+    factor, _ = prior_factors(prior)
+    mean = jnp.einsum("gmk,gk->gm", factor, q.mean)
+    return mean, factor @ q.cov() @ jnp.swapaxes(factor, -1, -2)
+
+
+def whiten(
+    prior: AbstractPrior, mean: Float[Array, "G M"], cov: Float[Array, "G M M"]
+) -> Posterior:
+    """The inverse of `unwhiten`."""
+    factor, _ = prior_factors(prior)
+
+    def one_group(lower: Array, mean: Array, cov: Array) -> tuple[Array, Array]:
+        # With V_u = C C^T the precision of v is (L^-1 C C^T L^-T)^-1 = W^T W.
+        inverse = solve_lower(cholesky(cov), lower)
+        return solve_lower(lower, mean[:, None])[:, 0], inverse.T @ inverse
+
+    return from_precision(*over_groups(one_group, factor, mean, cov))

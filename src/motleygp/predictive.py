@@ -1,0 +1,155 @@
+"""The predictive distribution of one output at given inputs."""
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import elementwise
+
+from motleygp.likelihoods import AbstractLikelihood
+
+_log_predictive = eqx.filter_jit(lambda lik, y, m, v: lik.log_predictive(y, m, v))
+_moments = eqx.filter_jit(lambda lik, m, v: lik.predictive_moments(m, v))
+
+
+class Predictive:
+    """p(y) = E[p(y | f)] under q(f) = N(f_mean, diag f_var), row by row.
+
+    A real output that was standardised is `shift` + `scale` times what the likelihood
+    speaks of; everything here is in the user's units.
+    """
+
+    def __init__(
+        self,
+        likelihood: AbstractLikelihood,
+        f_mean: np.ndarray,
+        f_var: np.ndarray,
+        *,
+        shift: float = 0.0,
+        scale: float = 1.0,
+    ):
+        self.likelihood = likelihood
+        self.f_mean = np.asarray(f_mean)
+        self.f_var = np.asarray(f_var)
+        self._shift, self._scale = shift, scale
+
+    def __len__(self) -> int:
+        return self.f_mean.shape[1]
+
+    def __repr__(self) -> str:
+        return f"Predictive({self.likelihood.name}, {len(self)} rows)"
+
+    def _inside(self, y: ArrayLike) -> np.ndarray:
+        """y as the likelihood sees it."""
+        y = np.asarray(y, dtype=float)
+        if y.shape != (len(self),):
+            raise ValueError(f"`y` must have shape ({len(self)},); got {y.shape}.")
+        return (y - self._shift) / self._scale
+
+    @property
+    def mean(self) -> np.ndarray:
+        """E[y], of shape (N,)."""
+        return self._shift + self._scale * self._inner_moments()[0]
+
+    @property
+    def variance(self) -> np.ndarray:
+        """var[y], of shape (N,)."""
+        return self._scale**2 * self._inner_moments()[1]
+
+    @property
+    def std(self) -> np.ndarray:
+        """The square root of `variance`."""
+        return np.sqrt(self.variance)
+
+    def _inner_moments(self) -> tuple[np.ndarray, np.ndarray]:
+        mean, var = jnp.asarray(self.f_mean), jnp.asarray(self.f_var)
+        first, second = _moments(self.likelihood, mean, var)
+        return np.asarray(first), np.asarray(second)
+
+    def log_prob(self, y: ArrayLike) -> np.ndarray:
+        """log p(y), of shape (N,); NaN where y is missing, -inf outside the support."""
+        inside = self._inside(y)
+        seen = ~np.isnan(inside)
+        valid = np.zeros_like(seen)
+        valid[seen] = self.likelihood.in_support(inside[seen])
+        # A stand-in where there is nothing to score, so that one program serves all.
+        stand_in = inside[valid][0] if valid.any() else 0.0
+        scored = _log_predictive(
+            self.likelihood,
+            jnp.asarray(np.where(valid, inside, stand_in)),
+            jnp.asarray(self.f_mean),
+            jnp.asarray(self.f_var),
+        )
+        value = np.where(valid, np.asarray(scored) - np.log(self._scale), -np.inf)
+        return np.where(seen, value, np.nan)
+
+    def cdf(self, y: ArrayLike) -> np.ndarray:
+        """P(Y <= y), of shape (N,); NaN where y is missing."""
+        return self.likelihood.predictive_cdf(self._inside(y), self.f_mean, self.f_var)
+
+    def quantile(self, levels: ArrayLike) -> np.ndarray:
+        """The values below which y falls with the given probabilities: (N, levels).
+
+        For a discrete output, the smallest value whose cdf reaches the level.
+        """
+        levels = np.atleast_1d(np.asarray(levels, dtype=float))
+        if not ((levels > 0) & (levels < 1)).all():
+            raise ValueError(
+                f"`levels` must lie strictly between 0 and 1; got {levels.tolist()}."
+            )
+        find = self._integer_quantile if self.likelihood.discrete else self._root
+        columns = [find(level) for level in levels]
+        return self._shift + self._scale * np.stack(columns, axis=1)
+
+    def interval(self, coverage: float = 0.95) -> np.ndarray:
+        """The central interval that holds y with probability `coverage`: (N, 2)."""
+        if not 0 < coverage < 1:
+            raise ValueError(
+                f"`coverage` must lie strictly between 0 and 1; got {coverage}."
+            )
+        tail = 0.5 * (1.0 - coverage)
+        return self.quantile([tail, 1.0 - tail])
+
+    def sample(
+        self, n: int = 1, random_state: int | np.random.Generator | None = None
+    ) -> np.ndarray:
+        """`n` draws for each row, of shape (n, N)."""
+        rng = np.random.default_rng(random_state)
+        noise = rng.standard_normal((self.f_mean.shape[0], n, len(self)))
+        f = self.f_mean[:, None, :] + np.sqrt(self.f_var)[:, None, :] * noise
+        return self._shift + self._scale * self.likelihood.sample(rng, f)
+
+    def _cdf_on_line(self, t: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """The cdf of some rows, at points of the line that maps to the support."""
+        y = self.likelihood.from_line(t)
+        return self.likelihood.predictive_cdf(
+            y, self.f_mean[:, rows], self.f_var[:, rows]
+        )
+
+    def _root(self, level: float) -> np.ndarray:
+        """The y at which the cdf is `level`."""
+
+        def excess(t: np.ndarray, rows: np.ndarray) -> np.ndarray:
+            return self._cdf_on_line(t, rows.astype(int)) - level
+
+        ends, rows = np.ones(len(self)), np.arange(len(self), dtype=float)
+        bracket = elementwise.bracket_root(excess, -ends, ends, args=(rows,))
+        root = elementwise.find_root(excess, bracket.bracket, args=(rows,))
+        return self.likelihood.from_line(root.x)
+
+    def _integer_quantile(self, level: float) -> np.ndarray:
+        """The smallest integer of the support whose cdf is at least `level`."""
+
+        def reaches(y: np.ndarray) -> np.ndarray:
+            return self._cdf_on_line(y, np.arange(len(self))) >= level
+
+        below, above = np.full(len(self), -1.0), np.zeros(len(self))
+        while not (reached := reaches(above)).all():
+            below = np.where(reached, below, above)
+            above = np.where(reached, above, 2.0 * above + 1.0)
+        while (above - below > 1.0).any():
+            middle = np.floor(0.5 * (below + above))
+            reached = reaches(middle)
+            above = np.where(reached, middle, above)
+            below = np.where(reached, below, middle)
+        return self.likelihood.from_line(above)

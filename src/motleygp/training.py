@@ -1,0 +1,180 @@
+"""Training: one pure step, scanned in chunks; all of a run is in its state."""
+
+import functools as ft
+from collections.abc import Callable
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import optax
+from jaxtyping import Array, Int
+
+from motleygp._types import RandomKey, Scalar
+from motleygp.data import Dataset
+from motleygp.model import Model, trainable
+from motleygp.objective import gradients
+from motleygp.optim import NatGradInfo, NatGradState, NaturalGradient
+from motleygp.posterior import Posterior, from_prior
+
+
+class TrainState(NamedTuple):
+    """All that a step reads and writes; saving it is saving the run."""
+
+    model: Model
+    q: Posterior
+    q_state: NatGradState
+    theta_state: optax.OptState
+    order: tuple[Int[Array, " N"], ...]
+    key: RandomKey
+    iteration: Int[Array, ""]
+
+
+class StepInfo(NamedTuple):
+    """What one step saw and did: minus the bound on its minibatch, and q's step."""
+
+    nelbo: Scalar
+    q: NatGradInfo
+
+
+class Scheme(NamedTuple):
+    """How q(u) and theta move: a natural gradient and an optax optimiser."""
+
+    q: NaturalGradient
+    theta: optax.GradientTransformation
+
+
+Step = Callable[[TrainState, Dataset], tuple[TrainState, StepInfo]]
+Callback = Callable[[int, StepInfo], bool | None]
+
+
+def init(key: RandomKey, model: Model, data: Dataset, scheme: Scheme) -> TrainState:
+    """The state before the first step, with q(u) at the prior."""
+    q = from_prior(model.prior)
+    theta = eqx.filter(model, trainable(model))
+    return TrainState(
+        model=model,
+        q=q,
+        q_state=scheme.q.init(q),
+        theta_state=scheme.theta.init(theta),
+        order=tuple(jnp.arange(block.total) for block in data),
+        key=key,
+        iteration=jnp.zeros((), int),
+    )
+
+
+def make_step(scheme: Scheme, *, batch_size: int) -> Step:
+    """One step on q(u) and theta, from the same minibatch and the old state."""
+
+    def step(state: TrainState, data: Dataset) -> tuple[TrainState, StepInfo]:
+        batch, order = minibatch(state, data, batch_size)
+        terms, grads = gradients(state.model, state.q, batch)
+        q, q_state, q_info = scheme.q.update(grads.q, state.q_state, state.q)
+        theta, fixed = eqx.partition(state.model, trainable(state.model))
+        updates, theta_state = scheme.theta.update(
+            grads.theta,  # pyright: ignore[reportArgumentType]
+            state.theta_state,
+            theta,
+        )
+        model = eqx.combine(eqx.apply_updates(theta, updates), fixed)
+        new = TrainState(
+            model, q, q_state, theta_state, order, state.key, state.iteration + 1
+        )
+        return new, StepInfo(-terms.elbo, q_info)
+
+    return step
+
+
+def minibatch(
+    state: TrainState, data: Dataset, batch_size: int
+) -> tuple[Dataset, tuple[Int[Array, " N"], ...]]:
+    """The rows of this iteration, without replacement within an epoch.
+
+    Each block is shuffled anew when its rows are used up; rows that do not fill a last
+    batch wait for the next shuffle.
+    """
+    blocks, orders = [], []
+    for number, (block, order) in enumerate(zip(data, state.order, strict=True)):
+        size = min(batch_size, block.total)
+        place = state.iteration % (block.total // size)
+        key = jr.fold_in(jr.fold_in(state.key, state.iteration), number)
+        order = jax.lax.cond(
+            place == 0, ft.partial(jr.permutation, key), lambda rows: rows, order
+        )
+        rows = jax.lax.dynamic_slice_in_dim(order, place * size, size)
+        blocks.append(block.take(rows))
+        orders.append(order)
+    return tuple(blocks), tuple(orders)
+
+
+class FitResult(NamedTuple):
+    """The state at the end, what each step reported, and whether Ctrl-C ended it."""
+
+    state: TrainState
+    trace: StepInfo | None
+    interrupted: bool
+
+
+def fit(
+    state: TrainState,
+    data: Dataset,
+    step: Step,
+    *,
+    num_steps: int,
+    chunk: int = 50,
+    callback: Callback | None = None,
+) -> FitResult:
+    """Run `num_steps` steps, `chunk` of them per compiled scan.
+
+    Ctrl-C ends the run after the last whole chunk and keeps it.
+
+    **Arguments:**
+
+    - `state`: from `init`, or from an earlier `fit` to go on from there.
+    - `callback`: called as `callback(steps_done, info)` after each chunk; a true value
+      ends the run.
+
+    **Raises:** `FloatingPointError` when the bound is not finite, naming the step.
+    """
+    arrays, static = eqx.partition(state, eqx.is_array)
+
+    @ft.partial(jax.jit, static_argnums=2)
+    def run_chunk(arrays, data_arrays, length):
+        def body(arrays, _):
+            new, info = step(
+                eqx.combine(arrays, static), eqx.combine(data_arrays, data_static)
+            )
+            return eqx.filter(new, eqx.is_array), info
+
+        return jax.lax.scan(body, arrays, None, length=length)
+
+    data_arrays, data_static = eqx.partition(data, eqx.is_array)
+    infos: list[StepInfo] = []
+    done, interrupted = 0, False
+    try:
+        while done < num_steps:
+            length = min(chunk, num_steps - done)
+            new_arrays, info = run_chunk(arrays, data_arrays, length)
+            info = jax.tree.map(np.asarray, info)
+            _check_finite(info.nelbo, done)
+            arrays, done = new_arrays, done + length
+            infos.append(info)
+            if callback is not None and callback(done, info):
+                break
+    except KeyboardInterrupt:
+        interrupted = True
+    trace = (
+        jax.tree.map(lambda *parts: np.concatenate(parts), *infos) if infos else None
+    )
+    return FitResult(eqx.combine(arrays, static), trace, interrupted)
+
+
+def _check_finite(nelbo: np.ndarray, start: int) -> None:
+    bad = np.flatnonzero(~np.isfinite(nelbo))
+    if len(bad):
+        raise FloatingPointError(
+            f"minus the bound is {nelbo[bad[0]]} at step {start + bad[0]}. Try a "
+            "smaller step size, more jitter, or standardised inputs."
+        )

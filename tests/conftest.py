@@ -1,0 +1,24 @@
+"""Settings of the whole test suite."""
+
+import itertools as it
+
+import jax
+import numpy as np
+import pytest
+
+import motleygp  # noqa: F401  (switches JAX to float64 before any test makes an array)
+
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """The same numbers in every run."""
+    return np.random.default_rng(0)
+
+
+@pytest.fixture
+def getkey():
+    """A fresh key at every call, the same ones in every run."""
+    counter = it.count()
+    return lambda: jax.random.fold_in(jax.random.key(0), next(counter))
