@@ -8,8 +8,6 @@ import pytest
 
 import motleygp  # noqa: F401  (switches JAX to float64 before any test makes an array)
 
-jax.config.update("jax_numpy_rank_promotion", "raise")
-
 
 @pytest.fixture
 def rng() -> np.random.Generator:

@@ -38,6 +38,7 @@ _WEIGHTS = np.array(
         [0.3, -0.5, 0.4],
     ]
 )
+_JITTER = 1e-6
 _BETA_RANGE = (1e-9, 0.99999)
 
 
@@ -114,9 +115,7 @@ def _draw_functions(
     draws = []
     for lengthscale in _LENGTHSCALES:
         covariance = np.exp(-0.5 * distance / lengthscale**2)
-        # On a fine grid the covariance is singular to rounding: use its eigenvectors.
-        values, vectors = np.linalg.eigh(covariance)
-        draws.append(
-            vectors @ (np.sqrt(np.maximum(values, 0)) * rng.normal(size=len(x)))
-        )
+        # On a fine grid the covariance is singular to rounding.
+        covariance[np.diag_indices(len(x))] += _JITTER
+        draws.append(np.linalg.cholesky(covariance) @ rng.normal(size=len(x)))
     return _WEIGHTS[:num_functions] @ np.stack(draws)

@@ -1,7 +1,8 @@
 """`MotleyGP`: the library behind one estimator."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+import functools as ft
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -104,7 +105,7 @@ class MotleyGP(BaseEstimator):
 
     # Fitting.
 
-    def fit(self, X: Any, Y: Any) -> Self:
+    def fit(self, X: Any, Y: Any) -> "MotleyGP":
         """Fit the model; NaN in Y is a missing value.
 
         X and Y are arrays or frames, or dicts or lists with one entry per output for
@@ -373,7 +374,7 @@ class MotleyGP(BaseEstimator):
             "lengthscale": prior["lengthscale"] * self.x_scale_,
         }
 
-    def set_parameters(self, **parameters: Any) -> Self:
+    def set_parameters(self, **parameters: Any) -> "MotleyGP":
         """Replace some of `parameters()`, keeping the rest; q(u) is kept unwhitened.
 
         `jitter` follows from the kernel and is not set.
@@ -436,13 +437,15 @@ class MotleyGP(BaseEstimator):
         return Model(prior, offset, likelihoods, fixed_offset=old.fixed_offset)
 
 
+@ft.cache
 def hybrid(
     *, q_step: float = 0.1, theta_step: float = 0.01, warm_up: int = _WARM_UP
 ) -> training.Scheme:
     """Natural gradients on q(u) and Adam on theta, both ramped up from a tenth."""
-    ramp: Callable[[float], optax.Schedule] = lambda top: optax.linear_schedule(  # noqa: E731
-        0.1 * top, top, warm_up
-    )
+
+    def ramp(top: float) -> optax.Schedule:
+        return optax.linear_schedule(0.1 * top, top, warm_up)
+
     return training.Scheme(natural_gradient(ramp(q_step)), optax.adam(ramp(theta_step)))
 
 

@@ -7,13 +7,15 @@ A kernel is plain data. Leaves may carry a leading axis, one entry per latent pr
 import abc
 import math
 from collections.abc import Sequence
-from typing import Self
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import Array, Float
+from numpy.typing import ArrayLike
+
+from motleygp.linalg import product
 
 _LOG_2PI = math.log(2.0 * math.pi)
 
@@ -37,10 +39,10 @@ class AbstractKernel(eqx.Module):
         """The distance in each input over which the process forgets itself."""
 
     @abc.abstractmethod
-    def with_lengthscale(self, lengthscale: ArrayLike) -> Self:
+    def with_lengthscale(self, lengthscale: ArrayLike) -> "AbstractKernel":
         """The same kernel with other length-scales."""
 
-    def take(self, index: Sequence[int]) -> Self:
+    def take(self, index: Sequence[int]) -> "AbstractKernel":
         """The stack of the processes named by `index`, with repetitions."""
         rows = np.asarray(index)
         return jax.tree.map(lambda leaf: leaf[rows], self)
@@ -49,15 +51,17 @@ class AbstractKernel(eqx.Module):
 def squared_distance(
     x: Float[Array, "N P"], z: Float[Array, "M P"]
 ) -> Float[Array, "N M"]:
-    """|x_n - z_m|^2 as one matrix product.
+    """|x_n - z_m|^2 as one matrix product, of (x, |x|^2, 1) and (-2 z, 1, |z|^2).
 
     Both sides are centred first: the error is then 1e-16 times the squared spread of
     the points, wherever they lie.
     """
     centre = jax.lax.stop_gradient(jnp.mean(z, axis=0))
     x, z = x - centre, z - centre
-    norms = jnp.sum(x * x, axis=1)[:, None] + jnp.sum(z * z, axis=1)[None, :]
-    return jnp.maximum(norms - 2.0 * (x @ z.T), 0.0)
+    norm_x, norm_z = (jnp.sum(a * a, axis=1, keepdims=True) for a in (x, z))
+    left = jnp.concatenate([x, norm_x, jnp.ones_like(norm_x)], axis=1)
+    right = jnp.concatenate([-2.0 * z, jnp.ones_like(norm_z), norm_z], axis=1)
+    return jnp.maximum(product(left, right.T), 0.0)
 
 
 class EQ(AbstractKernel):
@@ -79,7 +83,7 @@ class EQ(AbstractKernel):
     def lengthscale(self) -> Float[Array, "*Q P"]:
         return jnp.exp(self.log_lengthscale)
 
-    def with_lengthscale(self, lengthscale: ArrayLike) -> Self:
+    def with_lengthscale(self, lengthscale: ArrayLike) -> "EQ":
         return type(self)(lengthscale, normalised=self.normalised)
 
     def _log_variance(self) -> Float[Array, ""]:

@@ -47,8 +47,8 @@ class NaturalTerms(NamedTuple):
     to (1 - b) V^-1 + b target.
     """
 
-    gradient: Float[Array, "G M"]
-    target: Float[Array, "G M M"]
+    gradient: Float[Array, "*G M"]
+    target: Float[Array, "*G M M"]
 
 
 class Gradients(NamedTuple):
@@ -67,7 +67,7 @@ def function_moments(model: Model, q: Posterior, x: Float[Array, "N P"]) -> Mome
 def elbo(model: Model, q: Posterior, data: Dataset) -> Terms:
     """The bound at theta and q(u), in its parts."""
     moments = function_moments(model, q, _all_rows(data))
-    return Terms(_expected_log_lik(model.likelihoods, moments, data), kl_to_prior(q))
+    return Terms(expected_log_lik(model.likelihoods, moments, data), kl_to_prior(q))
 
 
 def gradients(model: Model, q: Posterior, data: Dataset) -> tuple[Terms, Gradients]:
@@ -79,7 +79,7 @@ def gradients(model: Model, q: Posterior, data: Dataset) -> tuple[Terms, Gradien
         return (columns.mean, columns.var), columns
 
     def loss(likelihoods, moments: Moments) -> tuple[Scalar, Array]:
-        terms = _expected_log_lik(likelihoods, moments, data)
+        terms = expected_log_lik(likelihoods, moments, data)
         return -jnp.sum(terms), terms
 
     prior, fixed_prior = eqx.partition(model.prior, eqx.is_inexact_array)
@@ -139,7 +139,7 @@ def _all_rows(data: Dataset) -> Float[Array, "N P"]:
     return jnp.concatenate([block.x for block in data])
 
 
-def _expected_log_lik(
+def expected_log_lik(
     likelihoods: tuple[AbstractLikelihood, ...], moments: Moments, data: Dataset
 ) -> Float[Array, " D"]:
     """Each output's scaled sum of E[log p(y | f)].

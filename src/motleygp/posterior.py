@@ -14,6 +14,7 @@ from motleygp.linalg import (
     inverse_lower,
     jittered_cholesky,
     over_groups,
+    product,
     solve_lower,
     whitened_columns,
 )
@@ -25,12 +26,12 @@ class Posterior(eqx.Module):
 
     H is the inverse of the precision's Cholesky factor, lower triangular. A step adds
     to the precision and factorises it once; everything else wants V only through H,
-    by products. Make one with `from_precision`.
+    by products. Make one with `from_precision`; inside `over_groups` it is one group's.
     """
 
-    mean: Float[Array, "G M"]
-    precision: Float[Array, "G M M"]
-    half: Float[Array, "G M M"]
+    mean: Float[Array, "*G M"]
+    precision: Float[Array, "*G M M"]
+    half: Float[Array, "*G M M"]
 
     def cov(self) -> Float[Array, "G M M"]:
         """The covariances V."""
@@ -54,10 +55,10 @@ class Columns(eqx.Module):
     `basis` is B_g = L_g^-1 K_ug: the columns' means are B_g^T mean_g.
     """
 
-    mean: Float[Array, "G C"]
-    var: Float[Array, "G C"]
-    basis: Float[Array, "G M C"]
-    jitter: Float[Array, " G"]
+    mean: Float[Array, "*G C"]
+    var: Float[Array, "*G C"]
+    basis: Float[Array, "*G M C"]
+    jitter: Float[Array, "*G"]
 
 
 def from_prior(prior: AbstractPrior) -> Posterior:
@@ -87,7 +88,7 @@ def project(prior: AbstractPrior, q: Posterior, x: Float[Array, "N P"]) -> Colum
         # The prior's residual variance is a difference, which rounding must not make
         # negative; B^T V B = |H B|^2.
         remaining = jnp.maximum(k.gg - jnp.sum(basis**2, axis=0), 0.0)
-        explained = jnp.sum((half @ basis) ** 2, axis=0)
+        explained = jnp.sum(product(half, basis) ** 2, axis=0)
         return Columns(mean @ basis, remaining + explained, basis, jitter)
 
     return over_groups(one_group, prior.groups(), q.mean, q.half)

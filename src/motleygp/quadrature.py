@@ -10,25 +10,32 @@ from jaxtyping import Array, Float
 
 # Below this a variance is rounding error; the floor keeps d sqrt(v)/dv finite.
 _TINY_VARIANCE = 1e-18
+_TRIMMED_WEIGHT = 1e-12
+
+
+Rule = tuple[np.ndarray, np.ndarray]
 
 
 @ft.cache
-def hermite_rule(num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
+def hermite_rule(num_nodes: int, *, trim: bool = False) -> Rule:
     """Nodes z_i and weights w_i with E[h(z)] = sum_i w_i h(z_i) for z ~ N(0, 1).
 
-    Exact for polynomials of degree up to 2 num_nodes - 1.
+    Exact for polynomials of degree up to 2 num_nodes - 1. With `trim` the outermost
+    nodes, whose weights add up to less than 1e-11, are left out: almost half of 60
+    nodes. For an h that grows no faster than a power of z nothing is lost.
     """
     nodes, weights = np.polynomial.hermite_e.hermegauss(num_nodes)
-    return nodes, weights / weights.sum()
+    weights = weights / weights.sum()
+    kept = weights >= (_TRIMMED_WEIGHT if trim else 0.0)
+    return nodes[kept], weights[kept]
 
 
 def nodes_at(
-    mean: Float[Array, "*N"], var: Float[Array, "*N"], num_nodes: int
+    mean: Float[Array, "*N"], var: Float[Array, "*N"], rule: Rule
 ) -> Float[Array, "*N K"]:
     """The nodes of the rule for N(mean, var), along a new last axis."""
     std = jnp.sqrt(jnp.maximum(var, _TINY_VARIANCE))
-    nodes = jnp.asarray(hermite_rule(num_nodes)[0])
-    return mean[..., None] + std[..., None] * nodes
+    return mean[..., None] + std[..., None] * jnp.asarray(rule[0])
 
 
 def expect(
@@ -37,27 +44,27 @@ def expect(
     var: Float[Array, "*N"],
     num_nodes: int,
 ) -> Float[Array, "*N"]:
-    """E[fn(f)] for f ~ N(mean, var); `fn` is elementwise."""
-    return fn(nodes_at(mean, var, num_nodes)) @ jnp.asarray(hermite_rule(num_nodes)[1])
+    """E[fn(f)] for f ~ N(mean, var); `fn` is elementwise, of at most power growth."""
+    rule = hermite_rule(num_nodes, trim=True)
+    return fn(nodes_at(mean, var, rule)) @ jnp.asarray(rule[1])
 
 
-def tensor_weights(num_functions: int, num_nodes: int) -> np.ndarray:
+def tensor_weights(num_functions: int, rule: Rule) -> np.ndarray:
     """Weights of the product rule, of shape (K,) * num_functions."""
-    weight = hermite_rule(num_nodes)[1]
-    return ft.reduce(np.multiply.outer, [weight] * num_functions)
+    return ft.reduce(np.multiply.outer, [rule[1]] * num_functions)
 
 
 def tensor_nodes(
-    mean: Float[Array, "L *N"], var: Float[Array, "L *N"], num_nodes: int
+    mean: Float[Array, "L *N"], var: Float[Array, "L *N"], rule: Rule
 ) -> list[Float[Array, "..."]]:
     """The nodes of the product rule, one broadcastable array per function."""
-    num_functions = mean.shape[0]
-    one_by_one = [nodes_at(m, v, num_nodes) for m, v in zip(mean, var, strict=True)]
-    shape = [
-        (1,) * i + (num_nodes,) + (1,) * (num_functions - 1 - i)
-        for i in range(num_functions)
-    ]
-    return [f.reshape(f.shape[:-1] + s) for f, s in zip(one_by_one, shape, strict=True)]
+    num_functions, lifted = mean.shape[0], []
+    for i, (m, v) in enumerate(zip(mean, var, strict=True)):
+        f = nodes_at(m, v, rule)
+        axes = [1] * num_functions
+        axes[i] = f.shape[-1]
+        lifted.append(f.reshape(f.shape[:-1] + tuple(axes)))
+    return lifted
 
 
 def expect_tensor(
@@ -65,13 +72,14 @@ def expect_tensor(
     mean: Float[Array, "L *N"],
     var: Float[Array, "L *N"],
     num_nodes: int,
+    *,
+    trim: bool = False,
 ) -> Float[Array, "*N"]:
     """E[fn(f_1, ..., f_L)] by the product rule; `fn` is elementwise, broadcasting."""
-    num_functions = mean.shape[0]
-    values = fn(*tensor_nodes(mean, var, num_nodes))
-    weights = jnp.asarray(tensor_weights(num_functions, num_nodes)).ravel()
-    batch = mean.shape[1:]
-    return values.reshape((*batch, -1)) @ weights
+    rule = hermite_rule(num_nodes, trim=trim)
+    values = fn(*tensor_nodes(mean, var, rule))
+    weights = jnp.asarray(tensor_weights(mean.shape[0], rule)).ravel()
+    return values.reshape((*mean.shape[1:], -1)) @ weights
 
 
 def log_expect_exp(
@@ -124,9 +132,9 @@ def log_expect_exp(
     mode, _ = jax.lax.scan(newton, mean, None, length=num_newton)
     mode = jnp.where(jnp.isfinite(mode), mode, mean)
     factor = precision_factor(mode)
-    nodes, _ = hermite_rule(num_nodes)
+    rule = hermite_rule(num_nodes)
     grid = [
-        jnp.asarray(z) for z in np.meshgrid(*[nodes] * num_functions, indexing="ij")
+        jnp.asarray(z) for z in np.meshgrid(*[rule[0]] * num_functions, indexing="ij")
     ]
     # f = mode + R^-T z with R R^T the precision; z the nodes, along new last axes.
     ones = (1,) * num_functions
@@ -139,7 +147,7 @@ def log_expect_exp(
         # The 2 pi of q and of the rule cancel; so do their other constants but these.
         log_ratio += -0.5 * (f[i] - m) ** 2 / v - 0.5 * jnp.log(v) + 0.5 * grid[i] ** 2
         log_ratio -= jnp.log(lifted[i][i])
-    log_weights = jnp.asarray(np.log(tensor_weights(num_functions, num_nodes)))
+    log_weights = jnp.asarray(np.log(tensor_weights(num_functions, rule)))
     axes = tuple(range(-num_functions, 0))
     return jax.nn.logsumexp(log_ratio + log_weights, axis=axes)
 

@@ -65,8 +65,13 @@ def init(key: RandomKey, model: Model, data: Dataset, scheme: Scheme) -> TrainSt
     )
 
 
+@ft.cache
 def make_step(scheme: Scheme, *, batch_size: int) -> Step:
-    """One step on q(u) and theta, from the same minibatch and the old state."""
+    """One step on q(u) and theta, from the same minibatch and the old state.
+
+    The same arguments give the same function, so that a second run of the same shape
+    compiles nothing.
+    """
 
     def step(state: TrainState, data: Dataset) -> tuple[TrainState, StepInfo]:
         batch, order = minibatch(state, data, batch_size)
@@ -138,28 +143,15 @@ def fit(
 
     **Raises:** `FloatingPointError` when the bound is not finite, naming the step.
     """
-    arrays, static = eqx.partition(state, eqx.is_array)
-
-    @ft.partial(jax.jit, static_argnums=2)
-    def run_chunk(arrays, data_arrays, length):
-        def body(arrays, _):
-            new, info = step(
-                eqx.combine(arrays, static), eqx.combine(data_arrays, data_static)
-            )
-            return eqx.filter(new, eqx.is_array), info
-
-        return jax.lax.scan(body, arrays, None, length=length)
-
-    data_arrays, data_static = eqx.partition(data, eqx.is_array)
     infos: list[StepInfo] = []
     done, interrupted = 0, False
     try:
         while done < num_steps:
             length = min(chunk, num_steps - done)
-            new_arrays, info = run_chunk(arrays, data_arrays, length)
-            info = jax.tree.map(np.asarray, info)
+            new, filled = _run_chunk(state, data, step, chunk, jnp.asarray(length))
+            info = jax.tree.map(lambda a, n=length: np.asarray(a)[:n], filled)
             _check_finite(info.nelbo, done)
-            arrays, done = new_arrays, done + length
+            state, done = new, done + length
             infos.append(info)
             if callback is not None and callback(done, info):
                 break
@@ -168,7 +160,32 @@ def fit(
     trace = (
         jax.tree.map(lambda *parts: np.concatenate(parts), *infos) if infos else None
     )
-    return FitResult(eqx.combine(arrays, static), trace, interrupted)
+    return FitResult(state, trace, interrupted)
+
+
+@eqx.filter_jit
+def _run_chunk(
+    state: TrainState, data: Dataset, step: Step, chunk: int, length: Int[Array, ""]
+) -> tuple[TrainState, StepInfo]:
+    """The first `length` of `chunk` steps; what they report fills arrays of `chunk`.
+
+    `length` is not part of the program, so a last, shorter chunk compiles nothing.
+    """
+    arrays, static = eqx.partition(state, eqx.is_array)
+
+    def one(arrays: TrainState) -> tuple[TrainState, StepInfo]:
+        new, info = step(eqx.combine(arrays, static), data)
+        return eqx.filter(new, eqx.is_array), info
+
+    def body(i: Int[Array, ""], carry: tuple) -> tuple:
+        arrays, infos = carry
+        arrays, info = one(arrays)
+        return arrays, jax.tree.map(lambda all_, a: all_.at[i].set(a), infos, info)
+
+    shapes = jax.eval_shape(one, arrays)[1]
+    empty = jax.tree.map(lambda a: jnp.zeros((chunk, *a.shape), a.dtype), shapes)
+    arrays, infos = jax.lax.fori_loop(0, length, body, (arrays, empty))
+    return eqx.combine(arrays, static), infos
 
 
 def _check_finite(nelbo: np.ndarray, start: int) -> None:

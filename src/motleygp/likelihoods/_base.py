@@ -1,7 +1,7 @@
 """What the library asks of a likelihood."""
 
 import abc
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, PyTree
 
 from motleygp.quadrature import (
     expect_tensor,
+    hermite_rule,
     log_expect_exp,
     tensor_nodes,
     tensor_weights,
@@ -55,7 +56,7 @@ class AbstractLikelihood(eqx.Module):
         """Which of the likelihood's own numbers are learned."""
         return jax.tree.map(eqx.is_inexact_array, self)
 
-    def in_units(self, scale: float) -> Self:
+    def in_units(self, scale: float) -> "AbstractLikelihood":
         """The likelihood of y / scale: numbers of its own that have y's unit change."""
         del scale
         return self
@@ -141,11 +142,11 @@ class AbstractLikelihood(eqx.Module):
         self, y: np.ndarray, mean: np.ndarray, var: np.ndarray
     ) -> np.ndarray:
         """P(Y <= y) = E[P(Y <= y | f)]."""
-        num_nodes = _PREDICTIVE_NODES[self.num_functions]
-        nodes = tensor_nodes(jnp.asarray(mean), jnp.asarray(var), num_nodes)
+        rule = hermite_rule(_PREDICTIVE_NODES[self.num_functions], trim=True)
+        nodes = tensor_nodes(jnp.asarray(mean), jnp.asarray(var), rule)
         f = np.stack(np.broadcast_arrays(*[np.asarray(n) for n in nodes]))
         values = self.cdf(y.reshape(y.shape + (1,) * self.num_functions), f)
-        weights = tensor_weights(self.num_functions, num_nodes)
+        weights = tensor_weights(self.num_functions, rule)
         return np.tensordot(values, weights, axes=self.num_functions)
 
     # The constant fit: the baseline of every score and the start of the offsets.
@@ -154,7 +155,7 @@ class AbstractLikelihood(eqx.Module):
     def moment_fit(self, y: np.ndarray) -> np.ndarray:
         """A constant f, of shape (L,), that roughly fits the marginal of y."""
 
-    def constant_fit(self, y: np.ndarray) -> tuple[Self, np.ndarray]:
+    def constant_fit(self, y: np.ndarray) -> tuple["AbstractLikelihood", np.ndarray]:
         """The constant f that maximises sum_n log p(y_n | f), by quasi-Newton.
 
         The likelihood comes back too: one with numbers of its own fits them as well.

@@ -1,6 +1,6 @@
 """Binary outputs."""
 
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -56,5 +56,5 @@ class Bernoulli(AbstractLikelihood):
     def moment_fit(self, y: np.ndarray) -> np.ndarray:
         return np.array([scipy.special.logit(np.mean(y))])
 
-    def constant_fit(self, y: np.ndarray) -> tuple[Self, np.ndarray]:
+    def constant_fit(self, y: np.ndarray) -> tuple["Bernoulli", np.ndarray]:
         return self, self.moment_fit(y)

@@ -52,13 +52,14 @@ class Beta(AbstractLikelihood):
         in_a = expect(log1p_exp, -d - var[0], spread, self.num_nodes_1d)
         in_b = expect(log1p_exp, d - var[1], spread, self.num_nodes_1d)
         alone = expect(
-            lambda f: stirling_remainder(jnp.exp(f)), mean, var, self.num_nodes_1d
+            lambda f: stirling_remainder(jnp.exp(f)), mean, var, self.num_nodes
         )
         together = expect_tensor(
             lambda f, g: stirling_remainder(jnp.exp(f) + jnp.exp(g)),
             mean,
             var,
             self.num_nodes,
+            trim=True,
         )
         divergence = a * (in_a + log_y) + b * (in_b + log_1_y)
         return divergence + alone[0] + alone[1] - together - log_y - log_1_y

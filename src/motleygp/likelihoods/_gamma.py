@@ -1,6 +1,6 @@
 """Positive outputs."""
 
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -122,5 +122,5 @@ class Exponential(AbstractLikelihood):
     def moment_fit(self, y: np.ndarray) -> np.ndarray:
         return np.array([-np.log(np.mean(y))])
 
-    def constant_fit(self, y: np.ndarray) -> tuple[Self, np.ndarray]:
+    def constant_fit(self, y: np.ndarray) -> tuple["Exponential", np.ndarray]:
         return self, self.moment_fit(y)

@@ -1,7 +1,7 @@
 """Real outputs."""
 
 import math
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -51,7 +51,7 @@ class Gaussian(AbstractLikelihood):
     def trainable(self) -> PyTree:
         return jax.tree.map(lambda _: not self.fixed, self)
 
-    def in_units(self, scale: float) -> Self:
+    def in_units(self, scale: float) -> "Gaussian":
         log_noise = self.log_noise - math.log(scale)
         return eqx.tree_at(lambda lik: lik.log_noise, self, log_noise)
 
@@ -95,7 +95,7 @@ class Gaussian(AbstractLikelihood):
     def moment_fit(self, y: np.ndarray) -> np.ndarray:
         return np.array([np.mean(y)])
 
-    def constant_fit(self, y: np.ndarray) -> tuple[Self, np.ndarray]:
+    def constant_fit(self, y: np.ndarray) -> tuple["Gaussian", np.ndarray]:
         fitted = self
         if not self.fixed:
             log_noise = jnp.log(jnp.asarray(np.std(y)))
@@ -166,5 +166,5 @@ class HetGaussian(AbstractLikelihood):
     def moment_fit(self, y: np.ndarray) -> np.ndarray:
         return np.array([np.mean(y), np.log(np.var(y))])
 
-    def constant_fit(self, y: np.ndarray) -> tuple[Self, np.ndarray]:
+    def constant_fit(self, y: np.ndarray) -> tuple["HetGaussian", np.ndarray]:
         return self, self.moment_fit(y)

@@ -1,6 +1,6 @@
 """Counts."""
 
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -60,5 +60,5 @@ class Poisson(AbstractLikelihood):
     def moment_fit(self, y: np.ndarray) -> np.ndarray:
         return np.array([np.log(np.mean(y))])
 
-    def constant_fit(self, y: np.ndarray) -> tuple[Self, np.ndarray]:
+    def constant_fit(self, y: np.ndarray) -> tuple["Poisson", np.ndarray]:
         return self, self.moment_fit(y)

@@ -2,10 +2,10 @@
 
 import abc
 from collections.abc import Mapping
-from typing import Self
 
 import equinox as eqx
-from jaxtyping import Array, ArrayLike, Float, PyTree
+from jaxtyping import Array, Float, PyTree
+from numpy.typing import ArrayLike
 
 from motleygp._types import Moments
 
@@ -47,7 +47,7 @@ class AbstractPrior(eqx.Module):
         """The prior's numbers by name, constrained."""
 
     @abc.abstractmethod
-    def with_parameters(self, values: Mapping[str, ArrayLike]) -> Self:
+    def with_parameters(self, values: Mapping[str, ArrayLike]) -> "AbstractPrior":
         """The same prior with all of its `parameters` replaced."""
 
     @abc.abstractmethod

@@ -1,12 +1,12 @@
 """The linear model of coregionalisation."""
 
 from collections.abc import Mapping, Sequence
-from typing import Self
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import Array, Float
+from numpy.typing import ArrayLike
 
 from motleygp._types import Moments
 from motleygp.kernels import AbstractKernel
@@ -86,7 +86,7 @@ class LMC(AbstractPrior):
             "weights": self.weights,
         }
 
-    def with_parameters(self, values: Mapping[str, ArrayLike]) -> Self:
+    def with_parameters(self, values: Mapping[str, ArrayLike]) -> "LMC":
         return eqx.tree_at(
             lambda prior: (prior.inducing, prior.kernel, prior.weights),
             self,

@@ -1,0 +1,8 @@
+"""`python -m motleygp` is the command `motleygp`."""
+
+import sys
+
+from motleygp.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

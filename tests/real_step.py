@@ -1,0 +1,52 @@
+"""The real training step, for the thread tests: prints the bound it reaches.
+
+Two blocks of data and four groups put several factorisations in flight.
+"""
+
+import sys
+
+import equinox as eqx
+import jax
+import jax.random as jr
+import numpy as np
+
+from motleygp import datasets, training
+from motleygp.data import Dataset, make_dataset
+from motleygp.estimator import hybrid
+from motleygp.initialise import initial_model
+
+BATCH_SIZE = 32
+
+
+def build() -> tuple[training.TrainState, Dataset, training.Step]:
+    """A small mixed problem, its state and its step."""
+    problem = datasets.load("t2")
+    xs = [problem.x_train[:300]] * 4 + [problem.x_train[100:400]]
+    ys = [*problem.y_train[:300, :4].T, problem.y_train[100:400, 4]]
+    data = make_dataset(xs, ys, problem.likelihoods)
+    model = initial_model(
+        np.random.default_rng(0),
+        data,
+        problem.likelihoods,
+        num_latents=3,
+        rank=(2, 1, 1),
+        num_inducing=48,
+    )
+    scheme = hybrid()
+    state = training.init(jr.key(0), model, data, scheme)
+    return state, data, training.make_step(scheme, batch_size=BATCH_SIZE)
+
+
+def compiled_text() -> str:
+    """The step as compiled for the device at hand."""
+    state, data, step = build()
+    arrays, static = eqx.partition((state, data), eqx.is_array)
+    run = jax.jit(lambda a: eqx.filter(step(*eqx.combine(a, static)), eqx.is_array))
+    return run.lower(arrays).compile().as_text()
+
+
+if __name__ == "__main__":
+    state, data, step = build()
+    result = training.fit(state, data, step, num_steps=int(sys.argv[1]), chunk=50)
+    assert result.trace is not None
+    print(repr(float(result.trace.nelbo[-1])))

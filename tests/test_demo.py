@@ -1,0 +1,74 @@
+"""The command and its demonstration, run as a user runs them."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from motleygp import cli, datasets, demo, plotting
+from motleygp.likelihoods import Poisson
+from motleygp.predictive import Predictive
+
+
+def test_demo_prints_scores_and_saves_a_picture(tmp_path, capsys):
+    path = tmp_path / "toy.png"
+    assert cli.main(["demo", "-o", str(path), "--max-iter", "60", "--quiet"]) == 0
+    printed = capsys.readouterr().out
+    for word in ("hetgaussian1", "beta2", "bernoulli3", "mean", "marginal fit"):
+        assert word in printed
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_marginal_scores_are_those_of_scipy():
+    problem = datasets.load("t1")
+    scores = demo.marginal_nlpd(problem)
+    y, test = problem.y_train[:, 0], problem.y_test[:, 0]
+    gaussian = (
+        0.5 * np.log(2 * np.pi * y.var()) + 0.5 * (test - y.mean()) ** 2 / y.var()
+    )
+    np.testing.assert_allclose(scores["hetgaussian1"], gaussian.mean(), rtol=1e-9)
+    share, b = problem.y_train[:, 2].mean(), problem.y_test[:, 2].mean()
+    entropy = -b * np.log(share) - (1 - b) * np.log(1 - share)
+    np.testing.assert_allclose(scores["bernoulli3"], entropy, rtol=1e-9)
+
+
+def test_wrong_use_is_one_line(tmp_path, capsys):
+    assert cli.main(["demo", "-o", str(tmp_path / "nowhere" / "toy.png")]) == 1
+    assert "there is no folder" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["juggle"])
+    assert caught.value.code == 2
+    assert cli.main(["demo", "--max-iter", "0", "-o", str(tmp_path / "t.png")]) == 1
+    assert "`max_iter` must be a whole number above 0" in capsys.readouterr().err
+
+
+def test_ctrl_c_has_its_exit_code(monkeypatch, tmp_path):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(demo, "run", interrupted)
+    assert cli.main(["demo", "-o", str(tmp_path / "t.png")]) == 130
+
+
+def test_the_command_is_installed():
+    done = subprocess.run(
+        [sys.executable, "-m", "motleygp", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "demo" in done.stdout
+
+
+def test_plots_refuse_what_does_not_match():
+    predictive = Predictive(Poisson(), np.zeros((1, 3)), np.ones((1, 3)))
+    with pytest.raises(ValueError, match="`x` must have one value per row"):
+        plotting.predictive_curve(Figure().subplots(), np.zeros(2), predictive)
+
+
+def test_observations_leave_out_missing_values():
+    ax = Figure().subplots()
+    plotting.observations(ax, [0.0, 1.0, 2.0], [1.0, np.nan, 3.0])
+    np.testing.assert_array_equal(ax.collections[0].get_offsets(), [[0, 1], [2, 3]])

@@ -1,0 +1,295 @@
+"""`MotleyGP` from a user's side: forms of data, units, errors."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+
+import motleygp as mg
+
+NUM_ROWS = 60
+SETTINGS = {"num_inducing": 8, "max_iter": 30, "batch_size": 32, "progress": False}
+OUTPUTS = {"price": "hetgaussian", "flat": "bernoulli", "calls": "poisson"}
+
+
+def make_frames(seed: int = 0) -> tuple[pd.DataFrame, pd.DataFrame]:
+    rng = np.random.default_rng(seed)
+    x = rng.random((NUM_ROWS, 2))
+    f = np.sin(5.0 * x[:, 0])
+    X = pd.DataFrame(x, columns=["lat", "lon"])
+    Y = pd.DataFrame(
+        {
+            "price": 100.0 + 10.0 * f + rng.normal(size=NUM_ROWS),
+            "flat": (rng.random(NUM_ROWS) < 1.0 / (1.0 + np.exp(-3.0 * f))) * 1.0,
+            "calls": rng.poisson(np.exp(1.0 + f)).astype(float),
+        }
+    )
+    return X, Y
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X, Y = make_frames()
+    model = mg.MotleyGP(OUTPUTS, random_state=0, **SETTINGS).fit(X, Y)
+    return model, X, Y
+
+
+def test_scores_beat_nothing_less_than_the_formula(fitted):
+    model, X, Y = fitted
+    scores = model.nlpd(X, Y)
+    predictions = model.predict_dist(X)
+    for name in OUTPUTS:
+        expected = -np.mean(predictions[name].log_prob(Y[name]))
+        np.testing.assert_allclose(scores[name], expected, rtol=1e-12)
+    np.testing.assert_allclose(model.score(X, Y), -np.mean(list(scores.values())))
+
+
+def test_predictions_keep_the_form_of_the_inputs(fitted):
+    model, X, _ = fitted
+    frame = model.predict(X.iloc[5:9])
+    assert list(frame.columns) == list(OUTPUTS) and list(frame.index) == [5, 6, 7, 8]
+    array = model.predict(X.to_numpy()[5:9])
+    assert isinstance(array, np.ndarray)
+    np.testing.assert_allclose(array, frame.to_numpy())
+    shuffled = model.predict(X[["lon", "lat"]].iloc[5:9])
+    np.testing.assert_allclose(shuffled.to_numpy(), array)
+    assert 80.0 < frame["price"].mean() < 120.0
+    assert frame["flat"].between(0, 1).all()
+
+
+def test_chunks_of_rows_do_not_change_predictions(fitted, monkeypatch):
+    model, X, _ = fitted
+    whole = model.predict(X.to_numpy())
+    monkeypatch.setattr("motleygp.estimator._CHUNK_ROWS", 16)
+    np.testing.assert_allclose(model.predict(X.to_numpy()), whole, rtol=1e-9)
+
+
+def test_trace_has_one_entry_per_iteration(fitted):
+    model, _, _ = fitted
+    lengths = {len(values) for values in model.trace_.values()}
+    assert lengths == {SETTINGS["max_iter"]}
+    assert not model.interrupted_ and model.n_features_in_ == 2
+    assert list(model.feature_names_in_) == ["lat", "lon"]
+
+
+def test_dicts_lists_and_frames_give_the_same_fit(fitted):
+    model, X, Y = fitted
+    x, columns = X.to_numpy(), {name: Y[name].to_numpy() for name in OUTPUTS}
+    expected = model.predict(x)
+    forms = [
+        (x, columns, OUTPUTS),
+        ({name: x for name in OUTPUTS}, columns, OUTPUTS),
+        ([x] * 3, list(columns.values()), list(OUTPUTS.values())),
+        (x, Y.to_numpy(), list(OUTPUTS.values())),
+    ]
+    for inputs, outputs, likelihoods in forms:
+        other = mg.MotleyGP(likelihoods, random_state=0, **SETTINGS)
+        other.fit(inputs, outputs)
+        np.testing.assert_allclose(other.predict(x), expected, rtol=1e-9)
+    assert other.output_names_ == ["y0", "y1", "y2"]
+
+
+def test_missing_values_are_left_out_for_their_output_alone(fitted):
+    _, X, Y = fitted
+    gappy = Y.astype({"calls": "Int64"})
+    gappy.loc[3:20, "price"] = np.nan
+    gappy.loc[5, "calls"] = pd.NA
+    model = mg.MotleyGP(OUTPUTS, random_state=0, **SETTINGS).fit(X, gappy)
+    price = gappy["price"].to_numpy()
+    separate = mg.MotleyGP(OUTPUTS, random_state=0, **SETTINGS)
+    calls = gappy["calls"].to_numpy(dtype=float, na_value=np.nan)
+    rows = {
+        "price": ~np.isnan(price),
+        "flat": np.full(NUM_ROWS, True),
+        "calls": ~np.isnan(calls),
+    }
+    x = X.to_numpy()
+    separate.fit(
+        {name: x[keep] for name, keep in rows.items()},
+        {
+            "price": price[rows["price"]],
+            "flat": Y["flat"].to_numpy(),
+            "calls": calls[rows["calls"]],
+        },
+    )
+    # Inputs are scaled by all rows given, so the two start at other places; the data
+    # that they see are the same.
+    sizes = [sorted(b.total for b in _blocks(m, X, gappy)) for m in (model, separate)]
+    assert sizes[0] == [42, 59, 60]
+    log_prob = model.predict_dist(X)["price"].log_prob(price)
+    assert np.isnan(log_prob[3:21]).all() and np.isfinite(log_prob[21:]).all()
+    np.testing.assert_allclose(model.nlpd(X, gappy)["price"], -np.nanmean(log_prob))
+
+
+def _blocks(model, X, Y):
+    xs, ys = model._new_table(X, Y)
+    return model._dataset(xs, ys, model.state_.model.likelihoods)
+
+
+def test_units_change_nothing_but_the_units(fitted):
+    model, X, Y = fitted
+    scaled = mg.MotleyGP(OUTPUTS, random_state=0, **SETTINGS)
+    scaled.fit(1024.0 * X, Y.assign(price=0.25 * Y["price"]))
+    before, after = model.predict_dist(X), scaled.predict_dist(1024.0 * X)
+    np.testing.assert_array_equal(0.25 * before["price"].mean, after["price"].mean)
+    np.testing.assert_allclose(
+        before["price"].log_prob(Y["price"]) - np.log(0.25),
+        after["price"].log_prob(0.25 * Y["price"]),
+    )
+    elbo = scaled.elbo(1024.0 * X, Y.assign(price=0.25 * Y["price"]))
+    np.testing.assert_allclose(elbo, model.elbo(X, Y) - NUM_ROWS * np.log(0.25))
+    np.testing.assert_allclose(
+        scaled.parameters()["lengthscale"], 1024.0 * model.parameters()["lengthscale"]
+    )
+
+
+def test_fixed_noise_is_in_the_users_units(fitted):
+    _, X, Y = fitted
+    outputs = {"price": mg.likelihoods.Gaussian(2.0, fixed=True)}
+    model = mg.MotleyGP(outputs, random_state=0, **SETTINGS).fit(X, Y[["price"]])
+    inside = model.parameters()["noise"]["price"]
+    np.testing.assert_allclose(inside * model.y_scale_[0], 2.0)
+
+
+def test_zero_offsets_stay_zero(fitted):
+    _, X, Y = fitted
+    model = mg.MotleyGP(OUTPUTS, offset="zero", random_state=0, **SETTINGS)
+    model.fit(X, Y)
+    np.testing.assert_array_equal(model.parameters()["offset"], np.zeros(4))
+
+
+def test_ranks_make_copies(fitted):
+    _, X, Y = fitted
+    model = mg.MotleyGP(
+        OUTPUTS, num_latents=2, rank=(2, 1), random_state=0, **SETTINGS
+    ).fit(X, Y)
+    parameters = model.parameters()
+    assert parameters["inducing"].shape == (3, 8, 2)
+    assert parameters["lengthscale"].shape == (2, 2)
+    assert parameters["weights"].shape == (4, 3)
+    assert parameters["q_cov"].shape == (3, 8, 8)
+
+
+def test_clone_and_params():
+    model = mg.MotleyGP(OUTPUTS, num_inducing=7)
+    assert clone(model).get_params() == model.get_params()
+
+
+def test_latent_functions_have_offsets_and_shapes(fitted):
+    model, X, _ = fitted
+    latent = model.latent(X)
+    assert latent["price"][0].shape == latent["price"][1].shape == (NUM_ROWS, 2)
+    assert latent["flat"][0].shape == (NUM_ROWS, 1)
+    # At inputs far from the data the functions fall back to their offsets.
+    far = model.latent(np.full((1, 2), 1e6))
+    offsets = np.concatenate([far[name][0][0] for name in OUTPUTS])
+    np.testing.assert_allclose(offsets, model.parameters()["offset"], atol=1e-8)
+
+
+X_GOOD = np.linspace(0, 1, 20)[:, None]
+Y_GOOD = np.sin(X_GOOD[:, 0])
+NAN_X = np.where(np.arange(20)[:, None] == 7, np.nan, X_GOOD)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "X", "Y", "message"),
+    [
+        (["gaussian"], NAN_X, Y_GOOD, "`X` must be finite; got nan in row 7, column 0"),
+        (["gaussian"], X_GOOD[:, 0], Y_GOOD, r"`X` must have shape \(N, P\)"),
+        (["gaussian"], X_GOOD[:0], Y_GOOD[:0], "`X` must have rows and columns"),
+        (["gaussian"], X_GOOD, Y_GOOD[:5], r"output 'y0' must have shape \(20,\)"),
+        (["gaussian"], X_GOOD, Y_GOOD[:, None, None], r"`Y` must have shape \(N, D\)"),
+        (["gaussian"], X_GOOD, np.ones(20), "output 'y0' must vary; every .* is 1"),
+        (["gaussian"], X_GOOD, np.full(20, np.nan), "output 'y0' must have observed"),
+        (["gaussian"], X_GOOD, ["a"] * 20, "`Y` must hold numbers"),
+        (["gaussian"], [["a"]], Y_GOOD, "`X` must hold numbers"),
+        (["beta"], X_GOOD, Y_GOOD, "output 'y0' must be .* between 0 and 1 .* row 0"),
+        (["poisson"], X_GOOD, Y_GOOD, "output 'y0' must be 0, 1, 2, .* and 18 more"),
+        (["bernoulli"], X_GOOD, 2.0 * Y_GOOD, "output 'y0' must be 0 or 1 for the"),
+        (["gamma"], X_GOOD, -Y_GOOD, "output 'y0' must be a positive number"),
+        (["exponential"], X_GOOD, -Y_GOOD, "output 'y0' must be a number not below 0"),
+        (["gaussian"], X_GOOD, np.where(Y_GOOD > 0.8, np.inf, Y_GOOD), "got inf"),
+        (["student"], X_GOOD, Y_GOOD, "no likelihood is named 'student'; known: gauss"),
+        ([3], X_GOOD, Y_GOOD, "no likelihood is named 3"),
+        (["gaussian"] * 2, X_GOOD, Y_GOOD, "`outputs` must have one entry per output"),
+        ("gaussian", X_GOOD, Y_GOOD, "`outputs` must have one entry per output"),
+        ({"a": "gaussian"}, X_GOOD, {"b": Y_GOOD}, r"`outputs` must name the columns"),
+        (
+            ["gaussian"] * 2,
+            [X_GOOD, np.ones((20, 2))],
+            [Y_GOOD, Y_GOOD],
+            "`X` must have the same columns for every output",
+        ),
+        (["gaussian"], [X_GOOD, X_GOOD], [Y_GOOD], "`X` must hold one matrix per"),
+        (
+            {"a": "gaussian"},
+            {"b": X_GOOD},
+            {"a": Y_GOOD},
+            "`X` and `Y` must name the same outputs",
+        ),
+        (
+            {"s": "gaussian"},
+            X_GOOD,
+            pd.DataFrame({"s": ["a"] * 20}),
+            "output 's' must hold numbers",
+        ),
+    ],
+)
+def test_wrong_data_is_one_line_that_names_it(outputs, X, Y, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        mg.MotleyGP(outputs, **SETTINGS).fit(X, Y)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"prior": "dirichlet"}, "`prior` must be one of lmc; got 'dirichlet'"),
+        ({"kernel": "linear"}, "`kernel` must be one of eq"),
+        ({"optimizer": "newton"}, "`optimizer` must be one of hybrid"),
+        ({"offset": 3}, "`offset` must be one of marginal, zero; got 3"),
+        ({"num_inducing": 0}, "`num_inducing` must be a whole number above 0; got 0"),
+        ({"max_iter": 1.5}, "`max_iter` must be a whole number above 0"),
+        ({"batch_size": True}, "`batch_size` must be a whole number above 0"),
+        ({"num_latents": -1}, "`num_latents` must be a whole number above 0"),
+        ({"rank": 0}, "`rank` must be at least 1 for each of the 1 latent"),
+        ({"rank": (1, 1)}, "`rank` must be at least 1 for each of the 1 latent"),
+    ],
+)
+def test_wrong_settings_are_one_line_that_names_them(settings, message):
+    with pytest.raises(ValueError, match=message):
+        mg.MotleyGP(["gaussian"], **(SETTINGS | settings)).fit(X_GOOD, Y_GOOD)
+
+
+def test_wrong_new_data(fitted):
+    model, X, Y = fitted
+    with pytest.raises(ValueError, match="`X` must have 2 columns, as in `fit`; got 1"):
+        model.predict(X_GOOD)
+    with pytest.raises(ValueError, match="`X` must have the column 'lon'"):
+        model.predict(X.rename(columns={"lon": "length"}))
+    with pytest.raises(ValueError, match="`Y` must have the outputs"):
+        model.nlpd(X, Y[["price"]])
+    empty = Y.assign(flat=np.nan)
+    with pytest.raises(ValueError, match="output 'flat' must have observed values"):
+        model.nlpd(X, empty)
+    with pytest.raises(Exception, match="not fitted yet"):
+        mg.MotleyGP(OUTPUTS).predict(X)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"jitter": 1.0}, "`jitter` is not a parameter that can be set"),
+        ({"slope": 1.0}, "`slope` is not a parameter that can be set; known: inducing"),
+        ({"offset": np.zeros(3)}, r"`offset` must have shape \(4,\); got \(3,\)"),
+        ({"noise": {"price": 1.0}}, "`noise` must name the Gaussian outputs"),
+        ({"lengthscale": np.zeros((3, 2))}, "`lengthscale` must be positive"),
+        ({"q_cov": -np.ones((3, 8, 8))}, "`q_cov` must be positive definite"),
+    ],
+)
+def test_wrong_parameters_are_refused_and_change_nothing(fitted, values, message):
+    model, X, _ = fitted
+    before = model.predict(X.to_numpy())
+    with pytest.raises(ValueError, match=message):
+        model.set_parameters(**values)
+    np.testing.assert_array_equal(model.predict(X.to_numpy()), before)
