@@ -27,14 +27,6 @@ _function_moments = eqx.filter_jit(function_moments)
 _unwhiten = eqx.filter_jit(unwhiten)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quick_compilation():
-    """Most of the time here goes to compiling programs that run once."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
 def eq_kernel(x: np.ndarray, z: np.ndarray, lengthscale: np.ndarray) -> np.ndarray:
     distance = np.sum(((x[:, None, :] - z[None, :, :]) / lengthscale) ** 2, axis=2)
     return np.exp(-0.5 * distance)
@@ -101,6 +93,8 @@ def one_latent(*, dense: bool) -> Problem:
         for b, w, s, r in zip(offset, weights[:, 0], noise, rows, strict=True)
     ]
     inducing = x[None] if dense else x[None, ::4] + 0.03
+    # The jitter is a noise on u: it costs the bound some w^2 jitter / s^2 per row, and
+    # 1e-8 would be seen.
     return Problem(
         xs=[x[r] for r in rows],
         ys=ys,

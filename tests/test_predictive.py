@@ -406,7 +406,8 @@ def test_values_of_the_wrong_shape_are_refused(method: str, y):
 @pytest.mark.parametrize("levels", [[0.0], [1.0], [0.5, -0.1], [0.1, np.nan]])
 def test_levels_that_are_no_probabilities_are_refused(levels):
     with pytest.raises(
-        ValueError, match=r"^`levels` must lie strictly between 0 and 1; got \[.*\]\.$"
+        ValueError,
+        match=r"^`levels` must be .* strictly between 0 and 1; got \[.*\]\.$",
     ):
         _several_rows("gaussian").quantile(levels)
 

@@ -20,7 +20,7 @@ from motleygp.model import Model
 from motleygp.objective import elbo, function_moments
 from motleygp.optim import natural_gradient
 from motleygp.posterior import prior_factors, unwhiten, whiten
-from motleygp.predictive import Predictive
+from motleygp.predictive import Predictive, in_chunks
 from motleygp.progress import progress_bar
 
 _elbo = eqx.filter_jit(elbo)
@@ -28,8 +28,6 @@ _function_moments = eqx.filter_jit(function_moments)
 _unwhiten, _whiten = eqx.filter_jit(unwhiten), eqx.filter_jit(whiten)
 _prior_factors = eqx.filter_jit(prior_factors)
 
-# Rows predicted at a time: the memory of a prediction does not grow with its rows.
-_CHUNK_ROWS = 2048
 _WARM_UP = 100
 
 
@@ -237,21 +235,12 @@ class MotleyGP(BaseEstimator):
         return x
 
     def _function_moments(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and variance of all J functions at the raw inputs x, in chunks.
-
-        The last chunk is filled up with its first row, so that one program serves all.
-        """
-        scaled, means, variances = self._scaled(x), [], []
-        size = min(_CHUNK_ROWS, _next_power_of_two(len(x)))
-        for start in range(0, len(x), size):
-            rows = scaled[start : start + size]
-            filled = np.concatenate([rows, np.repeat(rows[:1], size - len(rows), 0)])
-            mean, var = _function_moments(
-                self.state_.model, self.state_.q, jnp.asarray(filled)
-            )
-            means.append(np.asarray(mean)[:, : len(rows)])
-            variances.append(np.asarray(var)[:, : len(rows)])
-        return np.concatenate(means, axis=1), np.concatenate(variances, axis=1)
+        """Mean and variance of all J functions at the raw inputs x, in chunks."""
+        model, q = self.state_.model, self.state_.q
+        both = in_chunks(
+            lambda x: jnp.stack(_function_moments(model, q, x.T)), self._scaled(x).T
+        )
+        return both[0], both[1]
 
     def predict_dist(self, X: Any) -> dict[str, Predictive]:
         """The predictive distribution of every output at the rows of X."""
@@ -377,17 +366,19 @@ class MotleyGP(BaseEstimator):
     def set_parameters(self, **parameters: Any) -> "MotleyGP":
         """Replace some of `parameters()`, keeping the rest; q(u) is kept unwhitened.
 
-        `jitter` follows from the kernel and is not set.
+        `jitter` follows from the kernel: it may be given as it is, but not changed.
         """
         current = self.parameters()
-        unknown = [
-            name for name in parameters if name not in current or name == "jitter"
-        ]
+        unknown = [name for name in parameters if name not in current]
         if unknown:
-            settable = [name for name in current if name != "jitter"]
             raise ValueError(
-                f"`{unknown[0]}` is not a parameter that can be set; "
-                f"known: {', '.join(settable)}."
+                f"`{unknown[0]}` is not a parameter; known: {', '.join(current)}."
+            )
+        if not np.array_equal(
+            parameters.get("jitter", current["jitter"]), current["jitter"]
+        ):
+            raise ValueError(
+                f"`jitter` follows from the kernel and cannot be set; got {jitter}."
             )
         for name, value in parameters.items():
             if name == "noise":
@@ -463,7 +454,3 @@ def _trace(info: training.StepInfo | None) -> dict[str, np.ndarray]:
     }
     trace = {name: np.asarray(values) for name, values in named.items()}
     return {"iteration": np.arange(1, len(info.nelbo) + 1)} | trace
-
-
-def _next_power_of_two(n: int) -> int:
-    return 1 << max(0, n - 1).bit_length()

@@ -111,7 +111,7 @@ def jittered_cholesky(
     """The factor of `matrix` + jitter I, and the jitter.
 
     The jitter is `base` times the mean of the diagonal; where that does not suffice it
-    grows tenfold until it does, and where 1e-2 does not suffice the factor is NaN.
+    grows tenfold until it does, up to about 1e-2; then the factor is NaN.
     """
     return _jittered(matrix, base)
 
@@ -128,8 +128,8 @@ def _jittered(
 
     def failed(carry: tuple[Scalar, Float[Array, "M M"]]) -> Array:
         relative, lower = carry
-        # A failed factorisation is NaN throughout, so one entry tells.
-        return (relative < _MAX_JITTER) & ~jnp.isfinite(lower[-1, -1])
+        # A failed factorisation is NaN in its whole lower half, so one entry tells.
+        return (relative < 0.2 * _MAX_JITTER) & ~jnp.isfinite(lower[-1, -1])
 
     def raise_tenfold(
         carry: tuple[Scalar, Float[Array, "M M"]],

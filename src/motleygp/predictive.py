@@ -1,15 +1,42 @@
 """The predictive distribution of one output at given inputs."""
 
+from collections.abc import Callable
+
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 from numpy.typing import ArrayLike
 from scipy.optimize import elementwise
 
 from motleygp.likelihoods import AbstractLikelihood
 
+# Quantiles are sought up to here; beyond, floats have no room left.
+_LINE_REACH = 2.0**60
+# Rows scored at a time: the memory of a score does not grow with its rows.
+_CHUNK_ROWS = 2048
+
 _log_predictive = eqx.filter_jit(lambda lik, y, m, v: lik.log_predictive(y, m, v))
 _moments = eqx.filter_jit(lambda lik, m, v: lik.predictive_moments(m, v))
+
+
+def in_chunks(
+    fn: Callable[..., Array], *arrays: np.ndarray, rows: int = _CHUNK_ROWS
+) -> np.ndarray:
+    """`fn` of some rows at a time, joined; rows run along the last axis.
+
+    The last chunk is filled up with its first row, so that one program serves all.
+    """
+    total = arrays[0].shape[-1]
+    size = min(rows, 1 << max(0, total - 1).bit_length())
+    parts = []
+    for start in range(0, total, size):
+        pieces = [a[..., start : start + size] for a in arrays]
+        length = pieces[0].shape[-1]
+        fill = [np.repeat(p[..., :1], size - length, axis=-1) for p in pieces]
+        whole = [np.concatenate(pair, -1) for pair in zip(pieces, fill, strict=True)]
+        parts.append(np.asarray(fn(*map(jnp.asarray, whole)))[..., :length])
+    return np.concatenate(parts, axis=-1)
 
 
 class Predictive:
@@ -31,6 +58,13 @@ class Predictive:
         self.likelihood = likelihood
         self.f_mean = np.asarray(f_mean)
         self.f_var = np.asarray(f_var)
+        expected = (likelihood.num_functions, self.f_mean.shape[-1])
+        if not self.f_mean.shape == self.f_var.shape == expected:
+            raise ValueError(
+                "`f_mean` and `f_var` must have one row per parameter function of "
+                f"{likelihood.name}, {likelihood.num_functions}, and equal shapes; "
+                f"got {self.f_mean.shape} and {self.f_var.shape}."
+            )
         self._shift, self._scale = shift, scale
 
     def __len__(self) -> int:
@@ -74,28 +108,29 @@ class Predictive:
         valid[seen] = self.likelihood.in_support(inside[seen])
         # A stand-in where there is nothing to score, so that one program serves all.
         stand_in = inside[valid][0] if valid.any() else 0.0
-        scored = _log_predictive(
-            self.likelihood,
-            jnp.asarray(np.where(valid, inside, stand_in)),
-            jnp.asarray(self.f_mean),
-            jnp.asarray(self.f_var),
+        scored = in_chunks(
+            lambda y, m, v: _log_predictive(self.likelihood, y, m, v),
+            np.where(valid, inside, stand_in),
+            self.f_mean,
+            self.f_var,
         )
-        value = np.where(valid, np.asarray(scored) - np.log(self._scale), -np.inf)
+        value = np.where(valid, scored - np.log(self._scale), -np.inf)
         return np.where(seen, value, np.nan)
 
     def cdf(self, y: ArrayLike) -> np.ndarray:
         """P(Y <= y), of shape (N,); NaN where y is missing."""
         return self.likelihood.predictive_cdf(self._inside(y), self.f_mean, self.f_var)
 
-    def quantile(self, levels: ArrayLike) -> np.ndarray:
+    def quantile(self, levels: ArrayLike | float) -> np.ndarray:
         """The values below which y falls with the given probabilities: (N, levels).
 
         For a discrete output, the smallest value whose cdf reaches the level.
         """
         levels = np.atleast_1d(np.asarray(levels, dtype=float))
-        if not ((levels > 0) & (levels < 1)).all():
+        if levels.ndim != 1 or not ((levels > 0) & (levels < 1)).all():
             raise ValueError(
-                f"`levels` must lie strictly between 0 and 1; got {levels.tolist()}."
+                "`levels` must be a list of numbers strictly between 0 and 1; "
+                f"got {levels.tolist()}."
             )
         find = self._integer_quantile if self.likelihood.discrete else self._root
         columns = [find(level) for level in levels]
@@ -127,15 +162,28 @@ class Predictive:
         )
 
     def _root(self, level: float) -> np.ndarray:
-        """The y at which the cdf is `level`."""
+        """The y at which the cdf is `level`, sought on the line.
+
+        Where the whole reach of floats lies on one side of it, the end of that reach.
+        """
 
         def excess(t: np.ndarray, rows: np.ndarray) -> np.ndarray:
             return self._cdf_on_line(t, rows.astype(int)) - level
 
-        ends, rows = np.ones(len(self)), np.arange(len(self), dtype=float)
-        bracket = elementwise.bracket_root(excess, -ends, ends, args=(rows,))
-        root = elementwise.find_root(excess, bracket.bracket, args=(rows,))
-        return self.likelihood.from_line(root.x)
+        rows = np.arange(len(self))
+        low, high = np.full(len(self), -1.0), np.full(len(self), 1.0)
+        for end, sign in ((low, 1.0), (high, -1.0)):
+            wrong = rows
+            while len(wrong := wrong[sign * excess(end[wrong], wrong) > 0]):
+                if abs(end[wrong[0]]) > _LINE_REACH:
+                    break
+                end[wrong] *= 2.0
+        inside = (excess(low, rows) < 0) & (excess(high, rows) > 0)
+        found = np.where(excess(low, rows) >= 0, low, high)
+        if inside.any():
+            bracket, kept = (low[inside], high[inside]), rows[inside].astype(float)
+            found[inside] = elementwise.find_root(excess, bracket, args=(kept,)).x
+        return self.likelihood.from_line(found)
 
     def _integer_quantile(self, level: float) -> np.ndarray:
         """The smallest integer of the support whose cdf is at least `level`."""
@@ -144,7 +192,7 @@ class Predictive:
             return self._cdf_on_line(y, np.arange(len(self))) >= level
 
         below, above = np.full(len(self), -1.0), np.zeros(len(self))
-        while not (reached := reaches(above)).all():
+        while not (reached := reaches(above)).all() and above.max() < _LINE_REACH:
             below = np.where(reached, below, above)
             above = np.where(reached, above, 2.0 * above + 1.0)
         while (above - below > 1.0).any():

@@ -1,7 +1,7 @@
 """Expectations under independent Gaussians by Gauss-Hermite quadrature."""
 
 import functools as ft
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +11,14 @@ from jaxtyping import Array, Float
 # Below this a variance is rounding error; the floor keeps d sqrt(v)/dv finite.
 _TINY_VARIANCE = 1e-18
 _TRIMMED_WEIGHT = 1e-12
+_DENSE_REACH = 7.0
+# The search for a mode: steps, their cap, and the shares of a step that are tried.
+_NUM_NEWTON = 20
+_MAX_NEWTON_STEP = 20.0
+_BACKTRACKS = np.array([0.0, 1.0, 0.25, 0.0625, 0.015])
+# The outer grids of a two-dimensional integral, in standard deviations.
+_COARSE, _COARSE_NODES = np.linspace(-14.0, 14.0, 49), 4
+_FINE = np.linspace(-9.0, 9.0, 65)
 
 
 Rule = tuple[np.ndarray, np.ndarray]
@@ -27,7 +35,19 @@ def hermite_rule(num_nodes: int, *, trim: bool = False) -> Rule:
     nodes, weights = np.polynomial.hermite_e.hermegauss(num_nodes)
     weights = weights / weights.sum()
     kept = weights >= (_TRIMMED_WEIGHT if trim else 0.0)
-    return nodes[kept], weights[kept]
+    return nodes[kept], weights[kept] / weights[kept].sum()
+
+
+@ft.cache
+def dense_rule(num_nodes: int) -> Rule:
+    """Evenly spaced nodes for z ~ N(0, 1): for integrands with steps in them.
+
+    The trapezoid rule resolves a step as wide as the spacing of its nodes, and is as
+    good as Gauss-Hermite where the integrand is smooth.
+    """
+    nodes = np.linspace(-_DENSE_REACH, _DENSE_REACH, num_nodes)
+    weights = np.exp(-0.5 * nodes**2)
+    return nodes, weights / weights.sum()
 
 
 def nodes_at(
@@ -49,19 +69,19 @@ def expect(
     return fn(nodes_at(mean, var, rule)) @ jnp.asarray(rule[1])
 
 
-def tensor_weights(num_functions: int, rule: Rule) -> np.ndarray:
-    """Weights of the product rule, of shape (K,) * num_functions."""
-    return ft.reduce(np.multiply.outer, [rule[1]] * num_functions)
+def tensor_weights(rules: Sequence[Rule]) -> np.ndarray:
+    """Weights of the product rule, one axis per function."""
+    return ft.reduce(np.multiply.outer, [rule[1] for rule in rules])
 
 
 def tensor_nodes(
-    mean: Float[Array, "L *N"], var: Float[Array, "L *N"], rule: Rule
+    mean: Float[Array, "L *N"], var: Float[Array, "L *N"], rules: Sequence[Rule]
 ) -> list[Float[Array, "..."]]:
     """The nodes of the product rule, one broadcastable array per function."""
-    num_functions, lifted = mean.shape[0], []
-    for i, (m, v) in enumerate(zip(mean, var, strict=True)):
+    lifted = []
+    for i, (m, v, rule) in enumerate(zip(mean, var, rules, strict=True)):
         f = nodes_at(m, v, rule)
-        axes = [1] * num_functions
+        axes = [1] * len(rules)
         axes[i] = f.shape[-1]
         lifted.append(f.reshape(f.shape[:-1] + tuple(axes)))
     return lifted
@@ -76,114 +96,112 @@ def expect_tensor(
     trim: bool = False,
 ) -> Float[Array, "*N"]:
     """E[fn(f_1, ..., f_L)] by the product rule; `fn` is elementwise, broadcasting."""
-    rule = hermite_rule(num_nodes, trim=trim)
-    values = fn(*tensor_nodes(mean, var, rule))
-    weights = jnp.asarray(tensor_weights(mean.shape[0], rule)).ravel()
+    rules = [hermite_rule(num_nodes, trim=trim)] * mean.shape[0]
+    values = fn(*tensor_nodes(mean, var, rules))
+    weights = jnp.asarray(tensor_weights(rules)).ravel()
     return values.reshape((*mean.shape[1:], -1)) @ weights
 
 
 def log_expect_exp(
-    log_fn: Callable[..., Float[Array, "*N"]],
+    log_fn: Callable[..., Float[Array, "..."]],
     mean: Float[Array, "L *N"],
     var: Float[Array, "L *N"],
     num_nodes: int,
-    *,
-    num_newton: int = 25,
 ) -> Float[Array, "*N"]:
-    """log E[exp(log_fn(f))] for f ~ N(mean, diag var), L <= 2, `log_fn` elementwise.
+    """log E[exp(log_fn(f))] for f ~ N(mean, diag var), L <= 2.
 
-    A likelihood may be far narrower than q(f), or lie in its tail, where a rule placed
-    on q(f) sees nothing of it. So the rule is placed on the Gaussian that Laplace's
-    method fits to exp(log_fn) q (Liu and Pierce, 1994), and the ratio is integrated.
-    Where the fit is poor the result is still that of a valid rule.
+    `log_fn` is elementwise and takes arrays with further axes at the end. A likelihood
+    may be far narrower than q(f), or lie in its tail, where a rule placed on q(f) sees
+    nothing of it. So a one-dimensional rule is placed on the Gaussian that Laplace's
+    method fits to exp(log_fn) q (Liu and Pierce, 1994), and the ratio is integrated. Of
+    two functions, the one of smaller variance is integrated outside, on an even grid
+    that a coarse one has placed.
     """
-    num_functions = mean.shape[0]
-    if num_functions > 2:
-        raise ValueError(f"`mean` must hold at most 2 functions; got {num_functions}.")
     var = jnp.maximum(var, _TINY_VARIANCE)
-
-    def total(f: Float[Array, "L *N"]) -> Float[Array, ""]:
-        return jnp.sum(log_fn(*f))
-
-    # `log_fn` is elementwise, so one gradient of the sum serves all observations, and
-    # row i of the Hessian is the gradient of the sum of the i-th partial derivatives.
-    gradient = jax.grad(total)
-
-    def curvature(f: Float[Array, "L *N"]) -> list[list[Array]]:
-        rows = [
-            -jax.grad(lambda g, i=i: jnp.sum(gradient(g)[i]))(f)
-            for i in range(num_functions)
-        ]
-        return _made_positive([[row[j] for j in range(num_functions)] for row in rows])
-
-    def precision_factor(f: Float[Array, "L *N"]) -> list[list[Array]]:
-        h = curvature(f)
-        for i in range(num_functions):
-            h[i][i] = h[i][i] + 1.0 / var[i]
-        return _small_cholesky(h)
-
-    def newton(f: Float[Array, "L *N"], _: None) -> tuple[Array, None]:
-        slope = gradient(f) - (f - mean) / var
-        half = _small_solve(precision_factor(f), list(slope))
-        step = jnp.stack(_small_solve_transpose(precision_factor(f), half))
-        # A likelihood with an exponential in it overshoots without a cap.
-        return f + jnp.clip(step, -2.0, 2.0), None
-
-    mode, _ = jax.lax.scan(newton, mean, None, length=num_newton)
-    mode = jnp.where(jnp.isfinite(mode), mode, mean)
-    factor = precision_factor(mode)
-    rule = hermite_rule(num_nodes)
-    grid = [
-        jnp.asarray(z) for z in np.meshgrid(*[rule[0]] * num_functions, indexing="ij")
-    ]
-    # f = mode + R^-T z with R R^T the precision; z the nodes, along new last axes.
-    ones = (1,) * num_functions
-    lifted = [[r.reshape(r.shape + ones) for r in row] for row in factor]
-    spread = _small_solve_transpose(lifted, grid)
-    f = [m.reshape(m.shape + ones) + s for m, s in zip(mode, spread, strict=True)]
-    log_ratio = log_fn(*f)
-    for i in range(num_functions):
-        m, v = (a[i].reshape(a[i].shape + ones) for a in (mean, var))
-        # The 2 pi of q and of the rule cancel; so do their other constants but these.
-        log_ratio += -0.5 * (f[i] - m) ** 2 / v - 0.5 * jnp.log(v) + 0.5 * grid[i] ** 2
-        log_ratio -= jnp.log(lifted[i][i])
-    log_weights = jnp.asarray(np.log(tensor_weights(num_functions, rule)))
-    axes = tuple(range(-num_functions, 0))
-    return jax.nn.logsumexp(log_ratio + log_weights, axis=axes)
+    if mean.shape[0] == 1:
+        return _log_expect_1d(log_fn, mean[0], var[0], num_nodes)
+    if mean.shape[0] == 2:
+        return _log_expect_2d(log_fn, mean, var, num_nodes)
+    raise ValueError(f"`mean` must hold at most 2 functions; got {mean.shape[0]}.")
 
 
-def _made_positive(h: list[list[Array]]) -> list[list[Array]]:
-    """The nearest-looking positive semi-definite matrix, elementwise, L <= 2."""
-    diagonal = [jnp.maximum(h[i][i], 0.0) for i in range(len(h))]
-    if len(h) == 1:
-        return [diagonal]
-    bound = 0.99 * jnp.sqrt(diagonal[0] * diagonal[1])
-    off = jnp.clip(h[0][1], -bound, bound)
-    return [[diagonal[0], off], [off, diagonal[1]]]
+def _log_expect_1d(
+    log_fn: Callable[[Array], Array], mean: Array, var: Array, num_nodes: int
+) -> Array:
+    mode, std = _laplace(log_fn, mean, var)
+    nodes, weights = (jnp.asarray(a) for a in hermite_rule(num_nodes))
+    f = mode[..., None] + std[..., None] * nodes
+    # log of q(f) / N(f | mode, std^2) times the weights; the 2 pi cancel.
+    log_q = -0.5 * (f - mean[..., None]) ** 2 / var[..., None]
+    log_ratio = log_q + 0.5 * nodes**2 + jnp.log(std / jnp.sqrt(var))[..., None]
+    return jax.nn.logsumexp(log_fn(f) + log_ratio + jnp.log(weights), axis=-1)
 
 
-def _small_cholesky(a: list[list[Array]]) -> list[list[Array]]:
-    """The factor of an L x L matrix of arrays, written out: no LAPACK on a batch."""
-    size = len(a)
-    lower = [[jnp.zeros_like(a[0][0]) for _ in range(size)] for _ in range(size)]
-    for i in range(size):
-        for j in range(i + 1):
-            rest = a[i][j] - sum(lower[i][k] * lower[j][k] for k in range(j))
-            lower[i][j] = jnp.sqrt(rest) if i == j else rest / lower[j][j]
-    return lower
+def _laplace(
+    log_fn: Callable[[Array], Array], mean: Array, var: Array
+) -> tuple[Array, Array]:
+    """Mode of exp(log_fn) N(mean, var), and 1 / sqrt(curvature) there.
+
+    Newton's method with backtracking: a likelihood with an exponential in it overshoots
+    from one side and creeps from the other.
+    """
+    slope = jax.grad(lambda f: jnp.sum(log_fn(f)))
+    bend = jax.grad(lambda f: jnp.sum(slope(f)))
+
+    def height(f: Array) -> Array:
+        value = log_fn(f) - 0.5 * (f - mean) ** 2 / var
+        return jnp.where(jnp.isnan(value), -jnp.inf, value)
+
+    def precision(f: Array) -> Array:
+        return jnp.maximum(jnp.nan_to_num(-bend(f)), 0.0) + 1.0 / var
+
+    def newton(f: Array, _: None) -> tuple[Array, None]:
+        step = jnp.nan_to_num((slope(f) - (f - mean) / var) / precision(f))
+        step = jnp.clip(step, -_MAX_NEWTON_STEP, _MAX_NEWTON_STEP)
+        tried = f[None] + step[None] * _BACKTRACKS.reshape((-1,) + (1,) * f.ndim)
+        # The point itself is among those tried, so the height never falls.
+        best = jnp.argmax(jax.vmap(height)(tried), axis=0)
+        return jnp.take_along_axis(tried, best[None], axis=0)[0], None
+
+    mode, _ = jax.lax.scan(newton, mean, None, length=_NUM_NEWTON)
+    return mode, 1.0 / jnp.sqrt(precision(mode))
 
 
-def _small_solve(lower: list[list[Array]], b: list[Array]) -> list[Array]:
-    x: list[Array] = []
-    for i in range(len(b)):
-        x.append((b[i] - sum(lower[i][k] * x[k] for k in range(i))) / lower[i][i])
-    return x
+def _log_expect_2d(
+    log_fn: Callable[[Array, Array], Array], mean: Array, var: Array, num_nodes: int
+) -> Array:
+    swap = var[0] > var[1]
+    outer_mean, inner_mean = _swapped(swap, *mean)
+    outer_var, inner_var = _swapped(swap, *var)
+
+    def log_joint(outer: Array, num_nodes: int) -> Array:
+        """log of the integral over the inner function, times q(outer): (..., K)."""
+
+        def given_outer(inner: Array) -> Array:
+            extra = (1,) * (inner.ndim - outer.ndim)
+            lifted = outer.reshape(outer.shape + extra)
+            which = swap.reshape(swap.shape + (1,) * (inner.ndim - swap.ndim))
+            return log_fn(*_swapped(which, *jnp.broadcast_arrays(lifted, inner)))
+
+        spread = [jnp.broadcast_to(a[..., None], outer.shape) for a in moments]
+        inside = _log_expect_1d(given_outer, spread[0], spread[1], num_nodes)
+        square = (outer - outer_mean[..., None]) ** 2 / outer_var[..., None]
+        return inside - 0.5 * (square + jnp.log(2.0 * jnp.pi * outer_var)[..., None])
+
+    moments = inner_mean, inner_var
+    std = jnp.sqrt(outer_var)[..., None]
+    coarse = outer_mean[..., None] + std * jnp.asarray(_COARSE)
+    weight = jax.nn.softmax(log_joint(coarse, _COARSE_NODES), axis=-1)
+    centre = jnp.sum(weight * coarse, axis=-1, keepdims=True)
+    width = jnp.sqrt(jnp.sum(weight * (coarse - centre) ** 2, axis=-1, keepdims=True))
+    # A peak between two coarse nodes is as wide as we can tell.
+    width = jnp.maximum(width, 0.4 * (_COARSE[1] - _COARSE[0]) * std)
+    fine = centre + width * jnp.asarray(_FINE)
+    spacing = (_FINE[1] - _FINE[0]) * width[..., 0]
+    total = jax.nn.logsumexp(log_joint(fine, num_nodes), axis=-1)
+    return total + jnp.log(spacing)
 
 
-def _small_solve_transpose(lower: list[list[Array]], b: list[Array]) -> list[Array]:
-    size = len(b)
-    x = [jnp.zeros(())] * size
-    for i in reversed(range(size)):
-        later = sum(lower[k][i] * x[k] for k in range(i + 1, size))
-        x[i] = (b[i] - later) / lower[i][i]
-    return x
+def _swapped(swap: Array, a: Array, b: Array) -> tuple[Array, Array]:
+    """(b, a) where `swap`, else (a, b)."""
+    return jnp.where(swap, b, a), jnp.where(swap, a, b)

@@ -54,7 +54,8 @@ def _shifted(x: Array) -> tuple[Array, Array]:
     By arithmetic: a select would make the compiler branch around the logarithms, and
     a loop with a branch is not vectorised (2 times slower in all).
     """
-    small = jnp.clip((_SHIFT - x) * 1e300, 0.0, 1.0)
+    # A constant: its derivative is zero but for the one point where it jumps.
+    small = jax.lax.stop_gradient(jnp.clip((_SHIFT - x) * 1e300, 0.0, 1.0))
     return small, x + _SHIFT * small
 
 
@@ -75,6 +76,13 @@ def _stirling_remainder_slope(x: Float[Array, "..."]) -> Float[Array, "..."]:
     return series + small * (jnp.log(x) - jnp.log(y) + rising)
 
 
+@jax.custom_jvp
 def log1p_exp(x: Float[Array, "..."]) -> Float[Array, "..."]:
-    """log(1 + exp x) to an absolute error of 1e-16: for use inside expectations."""
-    return jnp.maximum(x, 0.0) + jnp.log(1.0 + jnp.exp(-jnp.abs(x)))
+    """log(1 + exp x), with a derivative that is right at 0."""
+    return jnp.maximum(x, 0.0) + jnp.log1p(jnp.exp(-jnp.abs(x)))
+
+
+@log1p_exp.defjvp
+def _log1p_exp_jvp(primals: tuple, tangents: tuple) -> tuple:
+    (x,), (tangent,) = primals, tangents
+    return log1p_exp(x), jax.nn.sigmoid(x) * tangent

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 from motleygp.likelihoods._base import AbstractLikelihood as AbstractLikelihood
 from motleygp.likelihoods._bernoulli import Bernoulli as Bernoulli
@@ -21,7 +22,7 @@ BY_NAME: Mapping[str, type[AbstractLikelihood]] = MappingProxyType(
 )
 
 
-def get(likelihood: str | AbstractLikelihood) -> AbstractLikelihood:
+def get(likelihood: Any) -> AbstractLikelihood:
     """A likelihood by its name, or the object itself."""
     if isinstance(likelihood, AbstractLikelihood):
         return likelihood

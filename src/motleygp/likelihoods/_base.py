@@ -11,15 +11,19 @@ import scipy.optimize
 from jaxtyping import Array, Float, PyTree
 
 from motleygp.quadrature import (
+    dense_rule,
     expect_tensor,
-    hermite_rule,
     log_expect_exp,
     tensor_nodes,
     tensor_weights,
 )
 
-# Rules for prediction, where time matters less: nodes per function, for L = 1 and 2.
-_PREDICTIVE_NODES = {1: 64, 2: 32}
+# Rules for prediction, where time matters less, by the number of functions.
+_MOMENT_NODES = {1: 64, 2: 32}
+_DENSITY_NODES = {1: 64, 2: 20}
+# For the cdf, which is a step in f where the likelihood is narrow. Two functions have
+# numbers of nodes without a common divisor, so that steps along f_1 - f_2 fall between.
+_CDF_NODES = {1: (512,), 2: (48, 31)}
 
 
 class AbstractLikelihood(eqx.Module):
@@ -95,7 +99,7 @@ class AbstractLikelihood(eqx.Module):
         """E[y] and var[y] = E[var[y | f]] + var[E[y | f]]."""
 
         def expectation(fn):
-            nodes = _PREDICTIVE_NODES[self.num_functions]
+            nodes = _MOMENT_NODES[self.num_functions]
             return expect_tensor(lambda *f: fn(_stack(f)), mean, var, nodes)
 
         first = expectation(self.conditional_mean)
@@ -116,9 +120,7 @@ class AbstractLikelihood(eqx.Module):
             extra = f[0].ndim - y.ndim
             return self.log_prob(y.reshape(y.shape + (1,) * extra), _stack(f))
 
-        return log_expect_exp(
-            log_prob, mean, var, _PREDICTIVE_NODES[self.num_functions]
-        )
+        return log_expect_exp(log_prob, mean, var, _DENSITY_NODES[self.num_functions])
 
     # NumPy: what users ask of a predictive distribution.
 
@@ -142,11 +144,11 @@ class AbstractLikelihood(eqx.Module):
         self, y: np.ndarray, mean: np.ndarray, var: np.ndarray
     ) -> np.ndarray:
         """P(Y <= y) = E[P(Y <= y | f)]."""
-        rule = hermite_rule(_PREDICTIVE_NODES[self.num_functions], trim=True)
-        nodes = tensor_nodes(jnp.asarray(mean), jnp.asarray(var), rule)
+        rules = [dense_rule(n) for n in _CDF_NODES[self.num_functions]]
+        nodes = tensor_nodes(jnp.asarray(mean), jnp.asarray(var), rules)
         f = np.stack(np.broadcast_arrays(*[np.asarray(n) for n in nodes]))
         values = self.cdf(y.reshape(y.shape + (1,) * self.num_functions), f)
-        weights = tensor_weights(self.num_functions, rule)
+        weights = tensor_weights(rules)
         return np.tensordot(values, weights, axes=self.num_functions)
 
     # The constant fit: the baseline of every score and the start of the offsets.

@@ -42,7 +42,7 @@ class Bernoulli(AbstractLikelihood):
 
     def cdf(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
         below = np.where(y < 0, 0.0, scipy.special.expit(-f[0]))
-        return np.where(y >= 1, 1.0, below)
+        return np.where(np.isnan(y), np.nan, np.where(y >= 1, 1.0, below))
 
     def sample(self, rng: np.random.Generator, f: np.ndarray) -> np.ndarray:
         return (rng.random(f[0].shape) < scipy.special.expit(f[0])).astype(float)

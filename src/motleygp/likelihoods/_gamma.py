@@ -13,6 +13,7 @@ from motleygp.quadrature import expect
 from motleygp.special import stirling_remainder
 
 _TINY = np.finfo(float).tiny
+_LOG_RANGE = (-740.0, 700.0)  # where exp neither underflows nor overflows
 
 
 class Gamma(AbstractLikelihood):
@@ -73,7 +74,7 @@ class Gamma(AbstractLikelihood):
         return np.isfinite(y) & (y > 0)
 
     def from_line(self, t: np.ndarray) -> np.ndarray:
-        return np.exp(t)
+        return np.exp(np.clip(t, *_LOG_RANGE))
 
     def moment_fit(self, y: np.ndarray) -> np.ndarray:
         mean, variance = np.mean(y), np.var(y)
@@ -117,7 +118,7 @@ class Exponential(AbstractLikelihood):
         return np.isfinite(y) & (y >= 0)
 
     def from_line(self, t: np.ndarray) -> np.ndarray:
-        return np.exp(t)
+        return np.exp(np.clip(t, *_LOG_RANGE))
 
     def moment_fit(self, y: np.ndarray) -> np.ndarray:
         return np.array([-np.log(np.mean(y))])

@@ -10,6 +10,7 @@ import scipy.special
 from jaxtyping import Array
 
 from motleygp.likelihoods._base import AbstractLikelihood
+from motleygp.special import stirling_remainder
 
 
 class Poisson(AbstractLikelihood):
@@ -23,7 +24,12 @@ class Poisson(AbstractLikelihood):
     num_nodes: int = eqx.field(static=True, default=20)
 
     def log_prob(self, y: Array, f: Array) -> Array:
-        return y * f[0] - jnp.exp(f[0]) - jsp.gammaln(y + 1.0)
+        # With t = f - log y: -y (exp t - 1 - t) - log y and a remainder; as for Gamma,
+        # nothing large cancels.
+        count = jnp.maximum(y, 1.0)
+        t = f[0] - jnp.log(count)
+        positive = -count * (jnp.expm1(t) - t) + stirling_remainder(count)
+        return jnp.where(y > 0, positive - jnp.log(count), -jnp.exp(f[0]))
 
     def expected_log_prob(self, y: Array, mean: Array, var: Array) -> Array:
         rate = jnp.exp(mean[0] + 0.5 * var[0])
