@@ -374,9 +374,8 @@ class MotleyGP(BaseEstimator):
             raise ValueError(
                 f"`{unknown[0]}` is not a parameter; known: {', '.join(current)}."
             )
-        if not np.array_equal(
-            parameters.get("jitter", current["jitter"]), current["jitter"]
-        ):
+        jitter = parameters.get("jitter", current["jitter"])
+        if not np.array_equal(jitter, current["jitter"]):
             raise ValueError(
                 f"`jitter` follows from the kernel and cannot be set; got {jitter}."
             )

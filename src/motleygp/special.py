@@ -14,14 +14,15 @@ from jaxtyping import Array, Float
 _SHIFT = 8.0
 _CONSTANT = 0.5 * math.log(2.0 * math.pi)
 # B_2k / (2k (2k - 1)): Stirling's series of log Gamma in 1/x, highest order first.
-_STIRLING = (1 / 156, -691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260, -1 / 360, 1 / 12)
+_STIRLING = (-691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260, -1 / 360, 1 / 12)
 # (2k - 1) times those: the series of its derivative.
 _STIRLING_SLOPE = tuple(
     c * (2 * len(_STIRLING) - 2 * i - 1) for i, c in enumerate(_STIRLING)
 )
-# x (x + 1) ... (x + 7), and its derivative, highest order first.
-_RISING = (1.0, 28.0, 322.0, 1960.0, 6769.0, 13132.0, 13068.0, 5040.0, 0.0)
-_RISING_SLOPE = tuple(c * (8 - i) for i, c in enumerate(_RISING[:-1]))
+# x (x + 1) ... (x + 7) = t (t + 6) (t + 10) (t + 12) with t = x (x + 7), and the
+# derivative in t; highest order first.
+_RISING = (1.0, 28.0, 252.0, 720.0, 0.0)
+_RISING_SLOPE = (4.0, 84.0, 504.0, 720.0)
 
 
 def _horner(coefficients: tuple[float, ...], x: Array) -> Array:
@@ -38,12 +39,13 @@ def stirling_remainder(x: Float[Array, "..."]) -> Float[Array, "..."]:
     It tends to log x for x -> 0 and to 1/2 log(x / 2 pi) for x -> infinity, so it
     loses no digits where log Gamma(x) itself is of the order of 1e14.
     """
-    # Stirling's series holds to 1e-15 from 8 on; below, Gamma(x) is Gamma(x + 8)
+    # Stirling's series holds to 2e-14 from 8 on; below, Gamma(x) is Gamma(x + 8)
     # divided by x (x + 1) ... (x + 7).
     small, y = _shifted(x)
     inverse, log_y = 1.0 / y, jnp.log(y)
     series = inverse * _horner(_STIRLING, inverse * inverse)
-    rising = jnp.log(_horner(_RISING, jnp.minimum(x, _SHIFT)))
+    inside = jnp.minimum(x, _SHIFT)
+    rising = jnp.log(_horner(_RISING, inside * (inside + 7.0)))
     shifted = x * (jnp.log(x) - log_y) + rising - 8.0 * log_y + _SHIFT
     return 0.5 * log_y + small * shifted - series - _CONSTANT
 
@@ -72,7 +74,8 @@ def _stirling_remainder_slope(x: Float[Array, "..."]) -> Float[Array, "..."]:
     square = inverse * inverse
     series = inverse * 0.5 + square * _horner(_STIRLING_SLOPE, square)
     inside = jnp.minimum(x, _SHIFT)
-    rising = _horner(_RISING_SLOPE, inside) / _horner(_RISING, inside)
+    t = inside * (inside + 7.0)
+    rising = (2.0 * inside + 7.0) * _horner(_RISING_SLOPE, t) / _horner(_RISING, t)
     return series + small * (jnp.log(x) - jnp.log(y) + rising)
 
 
