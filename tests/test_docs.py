@@ -20,7 +20,9 @@ def test_the_readme_runs(monkeypatch, capsys):
     assert "'visits':" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", ["index", "model", "training", "expectations", "speed"])
+@pytest.mark.parametrize(
+    "name", ["index", "model", "training", "expectations", "speed"]
+)
 def test_no_placeholder_is_left_in_the_docs(name):
     text = (ROOT / "docs" / f"{name}.md").read_text()
     assert not re.search(r"\b[A-Z]+_TABLE\b", text)

@@ -34,7 +34,7 @@ class Guard(NamedTuple):
     A shortened length grows by `recovery` per quiet step, up to the full one.
     """
 
-    radius: float = 0.5
+    radius: float = 2.0
     max_shrinks: int = 12
     overshoot: float = 0.6
     recovery: float = 1.1
