@@ -26,6 +26,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array
 
 import motleygp as mg
@@ -103,7 +104,7 @@ def paper_group(prior: AbstractPrior) -> GroupBound:
         k = prior.covariances(group, x)
         factor, _ = linalg.jittered_cholesky(k.uu, prior.jitter)
         half = linalg.solve_lower(factor, k.ug)
-        projection = linalg.solve_lower_transpose(factor, half)  # A^T = K^-1 k
+        projection = solve_triangular(factor, half, trans=1, lower=True)  # K^-1 k
         var = k.gg - jnp.sum(half**2, 0) + jnp.sum(projection * (cov @ projection), 0)
         root = linalg.cholesky(cov)
         trace = jnp.sum(linalg.solve_lower(factor, root) ** 2)  # tr K^-1 V

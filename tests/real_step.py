@@ -12,7 +12,6 @@ import numpy as np
 
 from motleygp import datasets, training
 from motleygp.data import Dataset, make_dataset
-from motleygp.estimator import hybrid
 from motleygp.initialise import initial_model
 
 BATCH_SIZE = 32
@@ -32,7 +31,7 @@ def build() -> tuple[training.TrainState, Dataset, training.Step]:
         rank=(2, 1, 1),
         num_inducing=48,
     )
-    scheme = hybrid()
+    scheme = training.hybrid()
     state = training.init(jr.key(0), model, data, scheme)
     return state, data, training.make_step(scheme, batch_size=BATCH_SIZE)
 

@@ -71,3 +71,15 @@ def test_a_bound_that_is_not_finite_ends_the_run(run):
     broken = state._replace(q=jax.tree.map(lambda a: a * np.nan, state.q))
     with pytest.raises(FloatingPointError, match="at step 0"):
         training.fit(broken, data, step, num_steps=5, chunk=5)
+
+
+def test_refused_steps_are_warned_about_past_a_share():
+    training.warn_if_refused(np.zeros(100, int))
+    training.warn_if_refused(np.zeros(0))
+    with pytest.warns(UserWarning, match="10% of the natural-gradient steps"):
+        training.warn_if_refused(np.repeat([1, 0], [10, 90]))
+
+
+def test_a_run_that_never_began_has_an_empty_trace():
+    trace = training.named_trace(None)
+    assert all(len(column) == 0 for column in trace.values())

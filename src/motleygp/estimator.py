@@ -1,6 +1,5 @@
 """`MotleyGP`: the library behind one estimator."""
 
-import functools as ft
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,7 +7,6 @@ import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-import optax
 import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
@@ -18,7 +16,6 @@ from motleygp.data import checked_inputs, make_dataset
 from motleygp.initialise import initial_model
 from motleygp.model import Model
 from motleygp.objective import elbo, function_moments
-from motleygp.optim import natural_gradient
 from motleygp.posterior import prior_factors, unwhiten, whiten
 from motleygp.predictive import Predictive, in_chunks
 from motleygp.progress import progress_bar
@@ -27,8 +24,6 @@ _elbo = eqx.filter_jit(elbo)
 _function_moments = eqx.filter_jit(function_moments)
 _unwhiten, _whiten = eqx.filter_jit(unwhiten), eqx.filter_jit(whiten)
 _prior_factors = eqx.filter_jit(prior_factors)
-
-_WARM_UP = 100
 
 
 class MotleyGP(BaseEstimator):
@@ -150,7 +145,7 @@ class MotleyGP(BaseEstimator):
             offset=self.offset,
         )
         key = jr.key(int(rng.integers(2**31)))
-        scheme = hybrid()
+        scheme = training.hybrid()
         state = training.init(key, model, data, scheme)
         step = training.make_step(scheme, batch_size=self.batch_size)
         with progress_bar(self.max_iter, show=self.progress) as update:
@@ -158,8 +153,9 @@ class MotleyGP(BaseEstimator):
                 state, data, step, num_steps=self.max_iter, callback=update
             )
         self.state_ = result.state
-        self.trace_ = _trace(result.trace)
+        self.trace_ = training.named_trace(result.trace)
         self.interrupted_ = result.interrupted
+        training.warn_if_refused(self.trace_["refused"])
         return self
 
     def _check_settings(self) -> None:
@@ -425,31 +421,3 @@ class MotleyGP(BaseEstimator):
         )
         offset = jnp.asarray(new["offset"], dtype=float)
         return Model(prior, offset, likelihoods, fixed_offset=old.fixed_offset)
-
-
-@ft.cache
-def hybrid(
-    *, q_step: float = 0.1, theta_step: float = 0.01, warm_up: int = _WARM_UP
-) -> training.Scheme:
-    """Natural gradients on q(u) and Adam on theta, both ramped up from a tenth."""
-
-    def ramp(top: float) -> optax.Schedule:
-        return optax.linear_schedule(0.1 * top, top, warm_up)
-
-    return training.Scheme(natural_gradient(ramp(q_step)), optax.adam(ramp(theta_step)))
-
-
-def _trace(info: training.StepInfo | None) -> dict[str, np.ndarray]:
-    """What the steps reported, by name, one entry per iteration."""
-    if info is None:
-        return {"iteration": np.arange(0), "nelbo": np.zeros(0)}
-    named = {
-        "nelbo": info.nelbo,
-        "q_step": info.q.step_size,
-        "shrunk": info.q.shrinks,
-        "refused": info.q.refused,
-        "overshot": info.q.overshot,
-        "divergence": info.q.divergence,
-    }
-    trace = {name: np.asarray(values) for name, values in named.items()}
-    return {"iteration": np.arange(1, len(info.nelbo) + 1)} | trace

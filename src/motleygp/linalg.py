@@ -74,15 +74,6 @@ def solve_lower(
     return lax_linalg.triangular_solve(factor, b, left_side=True, lower=True)
 
 
-def solve_lower_transpose(
-    factor: Float[Array, "M M"], b: Float[Array, "M N"]
-) -> Float[Array, "M N"]:
-    """L^-T b for a lower-triangular L."""
-    return lax_linalg.triangular_solve(
-        factor, b, left_side=True, lower=True, transpose_a=True
-    )
-
-
 def inverse_lower(factor: Float[Array, "M M"]) -> Float[Array, "M M"]:
     """L^-1 for a lower-triangular L, by halves.
 

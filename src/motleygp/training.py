@@ -1,6 +1,7 @@
 """Training: one pure step, scanned in chunks; all of a run is in its state."""
 
 import functools as ft
+import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -16,8 +17,16 @@ from motleygp._types import RandomKey, Scalar
 from motleygp.data import Dataset
 from motleygp.model import Model, trainable
 from motleygp.objective import gradients
-from motleygp.optim import NatGradInfo, NatGradState, NaturalGradient
+from motleygp.optim import (
+    NatGradInfo,
+    NatGradState,
+    NaturalGradient,
+    natural_gradient,
+)
 from motleygp.posterior import Posterior, from_prior
+
+# Refused steps up to this share of a run are not worth a warning.
+_REFUSED_SHARE = 0.05
 
 
 class TrainState(NamedTuple):
@@ -44,6 +53,18 @@ class Scheme(NamedTuple):
 
     q: NaturalGradient
     theta: optax.GradientTransformation
+
+
+@ft.cache
+def hybrid(
+    *, q_step: float = 0.1, theta_step: float = 0.01, warm_up: int = 100
+) -> Scheme:
+    """Natural gradients on q(u) and Adam on theta, both ramped up from a tenth."""
+
+    def ramp(top: float) -> optax.Schedule:
+        return optax.linear_schedule(0.1 * top, top, warm_up)
+
+    return Scheme(natural_gradient(ramp(q_step)), optax.adam(ramp(theta_step)))
 
 
 Step = Callable[[TrainState, Dataset], tuple[TrainState, StepInfo]]
@@ -194,4 +215,32 @@ def _check_finite(nelbo: np.ndarray, start: int) -> None:
         raise FloatingPointError(
             f"minus the bound is {nelbo[bad[0]]} at step {start + bad[0]}. Try a "
             "smaller step size, more jitter, or standardised inputs."
+        )
+
+
+def named_trace(info: StepInfo | None) -> dict[str, np.ndarray]:
+    """What the steps reported, by name, one entry per iteration."""
+
+    def column(pick: Callable[[StepInfo], Array]) -> np.ndarray:
+        return np.zeros(0) if info is None else np.asarray(pick(info))
+
+    trace = {
+        "nelbo": column(lambda i: i.nelbo),
+        "q_step": column(lambda i: i.q.step_size),
+        "shrunk": column(lambda i: i.q.shrinks),
+        "refused": column(lambda i: i.q.refused),
+        "overshot": column(lambda i: i.q.overshot),
+        "divergence": column(lambda i: i.q.divergence),
+    }
+    return {"iteration": np.arange(1, len(trace["nelbo"]) + 1)} | trace
+
+
+def warn_if_refused(refused: np.ndarray) -> None:
+    """Say so when the guard kept q(u) where it was in more than a few iterations."""
+    share = float(np.mean(refused > 0)) if len(refused) else 0.0
+    if share > _REFUSED_SHARE:
+        warnings.warn(
+            f"{share:.0%} of the natural-gradient steps were refused, so q(u) moved "
+            "less than it should. Try a smaller step size or standardised inputs.",
+            stacklevel=3,
         )
