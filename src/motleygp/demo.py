@@ -78,7 +78,7 @@ def picture(model: MotleyGP, problem: Problem) -> Figure:
     """Each output over the input, with its predictive band, and the convergence."""
     figure = Figure(figsize=(12, 7), layout="constrained")
     axes = figure.subplots(2, 2).ravel()
-    grid = np.linspace(0.0, 1.0, 400)[:, None]
+    grid = np.linspace(0.0, 1.0, 200)[:, None]
     predictions = model.predict_dist(grid)
     for ax, name, y in zip(axes, problem.names, problem.y_train.T, strict=False):
         plotting.observations(ax, problem.x_train, y)

@@ -171,19 +171,26 @@ class Predictive:
             return self._cdf_on_line(t, rows.astype(int)) - level
 
         rows = np.arange(len(self))
-        low, high = np.full(len(self), -1.0), np.full(len(self), 1.0)
-        for end, sign in ((low, 1.0), (high, -1.0)):
-            wrong = rows
-            while len(wrong := wrong[sign * excess(end[wrong], wrong) > 0]):
-                if abs(end[wrong[0]]) > _LINE_REACH:
-                    break
-                end[wrong] *= 2.0
-        inside = (excess(low, rows) < 0) & (excess(high, rows) > 0)
-        found = np.where(excess(low, rows) >= 0, low, high)
+        low, below = self._end(-1.0, lambda t, r: excess(t, r) < 0)
+        high, above = self._end(1.0, lambda t, r: excess(t, r) > 0)
+        found, inside = np.where(below, high, low), below & above
         if inside.any():
             bracket, kept = (low[inside], high[inside]), rows[inside].astype(float)
             found[inside] = elementwise.find_root(excess, bracket, args=(kept,)).x
         return self.likelihood.from_line(found)
+
+    def _end(
+        self, start: float, passed: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """One end of a bracket per row, doubled until it has `passed`, and whether."""
+        end, done = np.full(len(self), start), np.zeros(len(self), bool)
+        while True:
+            left = np.flatnonzero(~done)
+            done[left] = passed(end[left], left)
+            left = left[~done[left]]
+            if not len(left) or abs(end[left[0]]) > _LINE_REACH:
+                return end, done
+            end[left] *= 2.0
 
     def _integer_quantile(self, level: float) -> np.ndarray:
         """The smallest integer of the support whose cdf is at least `level`."""

@@ -14,7 +14,6 @@ from motleygp.quadrature import (
     dense_rule,
     expect_tensor,
     log_expect_exp,
-    tensor_nodes,
     tensor_weights,
 )
 
@@ -24,6 +23,7 @@ _DENSITY_NODES = {1: 64, 2: 20}
 # For the cdf, which is a step in f where the likelihood is narrow. Two functions have
 # numbers of nodes without a common divisor, so that steps along f_1 - f_2 fall between.
 _CDF_NODES = {1: (512,), 2: (48, 31)}
+_CDF_WEIGHT = 1e-12
 
 
 class AbstractLikelihood(eqx.Module):
@@ -145,11 +145,16 @@ class AbstractLikelihood(eqx.Module):
     ) -> np.ndarray:
         """P(Y <= y) = E[P(Y <= y | f)]."""
         rules = [dense_rule(n) for n in _CDF_NODES[self.num_functions]]
-        nodes = tensor_nodes(jnp.asarray(mean), jnp.asarray(var), rules)
-        f = np.stack(np.broadcast_arrays(*[np.asarray(n) for n in nodes]))
-        values = self.cdf(y.reshape(y.shape + (1,) * self.num_functions), f)
-        weights = tensor_weights(rules)
-        return np.tensordot(values, weights, axes=self.num_functions)
+        weights = tensor_weights(rules).ravel()
+        # The corners of a grid of two functions weigh nothing: a third of its nodes.
+        kept = weights > _CDF_WEIGHT
+        grid = np.meshgrid(*[nodes for nodes, _ in rules], indexing="ij")
+        z = np.stack([axis.ravel()[kept] for axis in grid])
+        # NumPy throughout: root finding asks for ever other numbers of rows, and JAX
+        # would compile for each.
+        z = z.reshape((z.shape[0],) + (1,) * (mean.ndim - 1) + (-1,))
+        f = mean[..., None] + np.sqrt(var)[..., None] * z
+        return self.cdf(y[..., None], f) @ (weights[kept] / weights[kept].sum())
 
     # The constant fit: the baseline of every score and the start of the offsets.
 
