@@ -11,6 +11,5 @@ from typing import TypeAlias
 from jaxtyping import Array, Float, Key
 
 Scalar: TypeAlias = Float[Array, ""]
-Inputs: TypeAlias = Float[Array, "N P"]
 Moments: TypeAlias = tuple[Float[Array, "J N"], Float[Array, "J N"]]
 RandomKey: TypeAlias = Key[Array, ""]

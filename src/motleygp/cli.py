@@ -1,7 +1,4 @@
-"""The command `motleygp`.
-
-Nothing heavy is imported before the arguments are known: `--help` answers at once.
-"""
+"""The command `motleygp`."""
 
 import argparse
 import sys

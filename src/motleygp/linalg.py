@@ -120,6 +120,7 @@ def _jittered(
     def failed(carry: tuple[Scalar, Float[Array, "M M"]]) -> Array:
         relative, lower = carry
         # A failed factorisation is NaN in its whole lower half, so one entry tells.
+        # A tenth of the limit, and room for rounding: the next step is tenfold.
         return (relative < 0.2 * _MAX_JITTER) & ~jnp.isfinite(lower[-1, -1])
 
     def raise_tenfold(
