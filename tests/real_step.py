@@ -7,14 +7,16 @@ import sys
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
-from motleygp import datasets, training
+from motleygp import datasets, loop, optim, training
 from motleygp.data import Dataset, make_dataset
 from motleygp.initialise import initial_model
 
 BATCH_SIZE = 32
+SCHEME = optim.fng()
 
 
 def build() -> tuple[training.TrainState, Dataset, training.Step]:
@@ -31,9 +33,8 @@ def build() -> tuple[training.TrainState, Dataset, training.Step]:
         rank=(2, 1, 1),
         num_inducing=48,
     )
-    scheme = training.hybrid()
-    state = training.init(jr.key(0), model, data, scheme)
-    return state, data, training.make_step(scheme, batch_size=BATCH_SIZE)
+    state = training.init(jr.key(0), model, data, SCHEME, num_steps=10_000)
+    return state, data, training.make_step(SCHEME, batch_size=BATCH_SIZE)
 
 
 def compiled_text() -> str:
@@ -46,6 +47,7 @@ def compiled_text() -> str:
 
 if __name__ == "__main__":
     state, data, step = build()
-    result = training.fit(state, data, step, num_steps=int(sys.argv[1]), chunk=50)
+    state = state._replace(horizon=jnp.asarray(int(sys.argv[1])))
+    result = loop.fit(state, data, step, chunk=50)
     assert result.trace is not None
     print(repr(float(result.trace.nelbo[-1])))

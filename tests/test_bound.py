@@ -8,7 +8,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 
 import paper_numpy as paper
@@ -158,8 +157,7 @@ def test_minibatches_average_to_the_full_bound(rng):
     xs = [rng.random((size, 2)) for size in (12, 6)]
     ys = [paper.random_values(rng, n, len(x)) for n, x in zip(names, xs, strict=True)]
     data = make_dataset(xs, ys, model.likelihoods)
-    scheme = training.Scheme(optim.natural_gradient(0.1), optax.adam(0.01))
-    state = training.init(jax.random.key(0), model, data, scheme)
+    state = training.init(jax.random.key(0), model, data, optim.fng(), num_steps=9)
     bounds = []
     for step in range(4):
         batch, order = _minibatch(state, data, 3)

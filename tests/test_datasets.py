@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+import scipy.io
 
 from motleygp import datasets
+from motleygp.datasets import _files, _toys
 
 
 @pytest.mark.parametrize(("name", "num_outputs"), [("t1", 3), ("t2", 5), ("t3", 10)])
@@ -34,10 +36,10 @@ def test_draws_are_fixed_and_depend_on_the_seed():
 def test_functions_have_the_covariance_of_the_toy(rng):
     # Over many draws, cov[f_j(x), f_k(x')] = sum_q a_jq a_kq k_q(x, x').
     x = np.array([[0.1], [0.17], [0.9]])
-    draws = np.stack([datasets._draw_functions(rng, x, 5) for _ in range(20_000)])
+    draws = np.stack([_toys._draw_functions(rng, x, 5) for _ in range(20_000)])
     flat = draws.reshape(len(draws), -1)
     kernels = [np.exp(-0.5 * (x - x.T) ** 2 / s**2) for s in (0.5, 0.05, 0.1)]
-    weights = datasets._WEIGHTS[:5]
+    weights = _toys._WEIGHTS[:5]
     expected = sum(
         np.kron(np.outer(a, a), k) for a, k in zip(weights.T, kernels, strict=True)
     )
@@ -45,7 +47,77 @@ def test_functions_have_the_covariance_of_the_toy(rng):
 
 
 def test_unknown_names_and_sizes():
-    with pytest.raises(ValueError, match="no dataset is named 't9'; known: t1, t2, t3"):
+    with pytest.raises(ValueError, match="no dataset is named 't9'; known: t1, t2"):
         datasets.load("t9")
     with pytest.raises(ValueError, match="`num_inputs` must be at least 1"):
         datasets.load("t1", num_inputs=0)
+
+
+# The real data are not part of the project: small files of the same form stand in.
+
+
+@pytest.fixture
+def folder(tmp_path, rng):
+    for name in ("london", "naval", "sarcos", "mocap"):
+        (tmp_path / name).mkdir()
+    n = 40
+    scipy.io.savemat(
+        tmp_path / "london/london.mat",
+        {
+            "X": rng.random((n, 2)),
+            "Yprice": rng.integers(100, 10**6, (n, 1)),
+            "Ycontract": rng.integers(0, 2, (n, 1)),
+        },
+    )
+    np.savetxt(tmp_path / "naval/naval.txt", rng.random((n, 18)))
+    np.savez(
+        tmp_path / "sarcos/sarcos_inv_test.npz",
+        X=rng.random((n, 21)),
+        Y=5.0 + rng.random((n, 7)),
+    )
+    y = rng.random((n, 40))
+    y[:, 3] = 7.0 + 1e-14 * rng.random(n)
+    np.savez(
+        tmp_path / "mocap/mocap7_paper.npz",
+        X=rng.random((n, 1)),
+        Y=y,
+        channels=np.array([f"c{i}" for i in range(40)]),
+    )
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "num_inputs", "num_outputs"),
+    [("london", 2, 2), ("naval", 15, 2), ("sarcos-4449", 21, 7), ("mocap7", 1, 39)],
+)
+def test_real_data_are_prepared_as_in_the_paper(folder, name, num_inputs, num_outputs):
+    problem = datasets.load(name, data_dir=folder)
+    assert problem.x_train.shape == (30, num_inputs)
+    assert problem.y_test.shape == (10, num_outputs)
+    for likelihood, y in zip(problem.likelihoods, problem.y_train.T, strict=True):
+        assert likelihood.in_support(y).all()
+        if likelihood.real:
+            assert abs(y.mean()) < 1.0 and 0.5 < y.std() < 1.5
+    again = datasets.load(name, data_dir=folder)
+    np.testing.assert_array_equal(problem.x_train, again.x_train)
+    other = datasets.load(name, data_dir=folder, split=1)
+    assert not np.array_equal(problem.x_train, other.x_train)
+
+
+def test_the_folder_may_come_from_the_environment(folder, monkeypatch):
+    monkeypatch.setenv("MOTLEYGP_DATA", str(folder))
+    assert datasets.load("london").names == ("log_price", "contract")
+
+
+def test_absent_files_are_named(tmp_path, monkeypatch):
+    monkeypatch.delenv("MOTLEYGP_DATA", raising=False)
+    with pytest.raises(FileNotFoundError, match="give its folder as `data_dir`"):
+        datasets.load("naval")
+    with pytest.raises(FileNotFoundError, match=r"wants the file .*naval.txt"):
+        datasets.load("naval", data_dir=tmp_path)
+
+
+def test_splits_are_fixed(folder):
+    with pytest.raises(ValueError, match="`split` must be one of"):
+        datasets.load("naval", data_dir=folder, split=7)
+    assert _files.SPLITS == (0, 1, 2)

@@ -6,6 +6,7 @@ import pytest
 from sklearn.base import clone
 
 import motleygp as mg
+from motleygp import optim
 
 NUM_ROWS = 60
 SETTINGS = {"num_inducing": 8, "max_iter": 30, "batch_size": 32, "progress": False}
@@ -69,7 +70,7 @@ def test_trace_has_one_entry_per_iteration(fitted):
     model, _, _ = fitted
     lengths = {len(values) for values in model.trace_.values()}
     assert lengths == {SETTINGS["max_iter"]}
-    assert not model.interrupted_ and model.n_features_in_ == 2
+    assert model.ended_ == "horizon" and model.n_features_in_ == 2
     assert list(model.feature_names_in_) == ["lat", "lon"]
 
 
@@ -232,12 +233,18 @@ def test_wrong_data_is_one_line_that_names_it(outputs, X, Y, message):
     [
         ({"prior": "dirichlet"}, "`prior` must be one of lmc; got 'dirichlet'"),
         ({"kernel": "linear"}, "`kernel` must be one of eq"),
-        ({"optimizer": "newton"}, "`optimizer` must be one of hybrid"),
+        ({"optimizer": "newton"}, "`optimizer` must be one of fng, hybrid, adam, sgd"),
         ({"offset": 3}, "`offset` must be one of marginal, zero; got 3"),
         ({"num_inducing": 0}, "`num_inducing` must be a whole number above 0; got 0"),
         ({"max_iter": 1.5}, "`max_iter` must be a whole number above 0"),
         ({"batch_size": True}, "`batch_size` must be a whole number above 0"),
         ({"num_latents": -1}, "`num_latents` must be a whole number above 0"),
+        ({"preset": "mine"}, "`preset` must be one of None, paper; got 'mine'"),
+        ({"restarts": 0}, "`restarts` must be a whole number above 0"),
+        ({"n_jobs": 0}, "`n_jobs` must be None or a whole number other than 0"),
+        ({"validation_fraction": 0.9}, "`validation_fraction` must be between 0 and"),
+        ({"validation_fraction": "a"}, "`validation_fraction` must be between 0 and"),
+        ({"time_limit": -1}, "`time_limit` must be above 0 seconds; got -1"),
         ({"rank": 0}, "`rank` must be at least 1 for each of the 1 latent"),
         ({"rank": (1, 1)}, "`rank` must be at least 1 for each of the 1 latent"),
     ],
@@ -271,8 +278,8 @@ def test_wrong_new_data(fitted):
         ({"slope": 1.0}, "`slope` is not a parameter; known: inducing"),
         ({"offset": np.zeros(3)}, r"`offset` must have shape \(4,\); got \(3,\)"),
         ({"noise": {"price": 1.0}}, "`noise` must name the Gaussian outputs"),
-        ({"lengthscale": np.zeros((3, 2))}, "`lengthscale` must be positive"),
-        ({"q_cov": -np.ones((3, 8, 8))}, "`q_cov` must be positive definite"),
+        ({"lengthscale": np.zeros((4, 2))}, "`lengthscale` must be positive"),
+        ({"q_cov": -np.ones((4, 8, 8))}, "`q_cov` must be positive definite"),
     ],
 )
 def test_wrong_parameters_are_refused_and_change_nothing(fitted, values, message):
@@ -281,3 +288,50 @@ def test_wrong_parameters_are_refused_and_change_nothing(fitted, values, message
     with pytest.raises(ValueError, match=message):
         model.set_parameters(**values)
     np.testing.assert_array_equal(model.predict(X.to_numpy()), before)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"optimizer": "hybrid"},
+        {"optimizer": "adam"},
+        {"optimizer": "sgd"},
+        {"preset": "paper", "optimizer": optim.paper("fng", step=0.001)},
+        {"optimizer": optim.fng(num_samples=2, alpha=lambda count: 0.01)},
+    ],
+)
+def test_every_scheme_trains_the_same_model(settings):
+    X, Y = make_frames()
+    model = mg.MotleyGP(OUTPUTS, random_state=0, **SETTINGS | settings).fit(X, Y)
+    assert np.isfinite(model.score(X, Y))
+    assert model.trace_["nelbo"][-1] < model.trace_["nelbo"][0]
+
+
+def test_restarts_keep_the_best_and_every_trace():
+    X, Y = make_frames()
+    model = mg.MotleyGP(OUTPUTS, random_state=0, restarts=3, **SETTINGS).fit(X, Y)
+    scores = [start["score"] for start in model.restarts_]
+    assert len(set(scores)) == 3
+    best = model.restarts_[int(np.argmin(scores))]
+    assert best["trace"] is model.trace_
+    # The bound is scored in the model's units; in the user's it differs by a constant.
+    again = mg.MotleyGP(OUTPUTS, random_state=0, restarts=3, **SETTINGS).fit(X, Y)
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+def test_held_out_rows_end_a_run_and_choose_the_state():
+    X, Y = make_frames()
+    model = mg.MotleyGP(
+        OUTPUTS, random_state=0, validation_fraction=0.3, **SETTINGS
+    ).fit(X, Y)
+    scores = model.trace_["held_out"]
+    np.testing.assert_allclose(model.restarts_[0]["score"], np.nanmin(scores))
+
+
+def test_the_bar_shows_the_bound_held_out_score_and_refusals(capsys):
+    X, Y = make_frames()
+    settings = SETTINGS | {"progress": True}
+    mg.MotleyGP(OUTPUTS, random_state=0, validation_fraction=0.3, **settings).fit(X, Y)
+    shown = capsys.readouterr().err
+    for word in ("training", "-ELBO", "held-out NLPD", "refused 0"):
+        assert word in shown

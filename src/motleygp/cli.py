@@ -24,6 +24,7 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--seed", type=int, default=0, metavar="N")
     demo.add_argument("--quiet", action="store_true", help="no progress bar")
     demo.set_defaults(run=_demo)
+    _add_vo(commands)
     return parser
 
 
@@ -33,6 +34,35 @@ def _demo(args: argparse.Namespace) -> None:
     if not args.output.parent.is_dir():
         raise ValueError(f"there is no folder {str(args.output.parent)!r} to write to.")
     demo.run(args.output, max_iter=args.max_iter, seed=args.seed, quiet=args.quiet)
+
+
+def _add_vo(commands: argparse._SubParsersAction) -> None:
+    vo = commands.add_parser(
+        "vo",
+        help="variational optimisation on the paper's example, from many seeds",
+        epilog="example: motleygp vo -o pictures --seeds 1000",
+    )
+    vo.add_argument(
+        "-o",
+        "--output-dir",
+        type=Path,
+        default=Path("motleygp-vo"),
+        metavar="FOLDER",
+        help="where the pictures go",
+    )
+    vo.add_argument("--seeds", type=int, default=100, metavar="N")
+    vo.add_argument("--seed", type=int, default=0, metavar="N", help="of the first run")
+    vo.add_argument("--quiet", action="store_true", help="the tables alone")
+    vo.set_defaults(run=_vo)
+
+
+def _vo(args: argparse.Namespace) -> None:
+    from motleygp import vo
+
+    if not args.output_dir.parent.is_dir():
+        parent = str(args.output_dir.parent)
+        raise ValueError(f"there is no folder {parent!r} to write to.")
+    vo.run(args.output_dir, seeds=args.seeds, seed=args.seed, quiet=args.quiet)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

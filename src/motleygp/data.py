@@ -75,6 +75,20 @@ def make_dataset(
     )
 
 
+def hold_out(
+    rng: np.random.Generator, data: Dataset, fraction: float
+) -> tuple[Dataset, Dataset]:
+    """The data in two: what is left, and a random `fraction` of each block's rows."""
+    left, held = [], []
+    for block in data:
+        order = rng.permutation(block.total)
+        cut = min(max(1, round(fraction * block.total)), block.total - 1)
+        for parts, rows in ((held, order[:cut]), (left, np.sort(order[cut:]))):
+            x, y = block.x[rows], block.y[:, rows]
+            parts.append(Block(x, y, block.outputs, len(rows)))
+    return tuple(left), tuple(held)
+
+
 def checked_inputs(x: np.ndarray, *, name: str = "X") -> np.ndarray:
     """`x` as a float matrix without gaps, or a `ValueError` that says what is wrong."""
     try:

@@ -1,29 +1,34 @@
 """`MotleyGP`: the library behind one estimator."""
 
+import functools as ft
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
-import jax.random as jr
+import joblib
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from motleygp import frames, likelihoods as lik, training
-from motleygp.data import checked_inputs, make_dataset
-from motleygp.initialise import initial_model
+from motleygp import frames, likelihoods as lik, loop, optim, restarts
+from motleygp.data import checked_inputs, hold_out, make_dataset
+from motleygp.initialise import data_driven_start, paper_start
 from motleygp.model import Model
-from motleygp.objective import elbo, function_moments
+from motleygp.objective import full_elbo, function_moments
 from motleygp.posterior import prior_factors, unwhiten, whiten
 from motleygp.predictive import Predictive, in_chunks
-from motleygp.progress import progress_bar
+from motleygp.progress import progress_bar, restarts_bar
+from motleygp.restarts import Outcome, Task
 
-_elbo = eqx.filter_jit(elbo)
 _function_moments = eqx.filter_jit(function_moments)
 _unwhiten, _whiten = eqx.filter_jit(unwhiten), eqx.filter_jit(whiten)
 _prior_factors = eqx.filter_jit(prior_factors)
+
+# Latent processes by default: one per output between these.
+_MIN_LATENTS, _MAX_LATENTS = 4, 10
 
 
 class MotleyGP(BaseEstimator):
@@ -38,21 +43,37 @@ class MotleyGP(BaseEstimator):
     prior : "lmc"
         The linear model of coregionalisation.
     num_latents : int, optional
-        Q, the number of latent processes; by default the number of parameter functions,
-        at least 1 and at most 3.
+        Q, the number of latent processes; by default one per output, at least 4 and at
+        most 10, but no more than there are parameter functions.
     rank : int or sequence of int
         R_q, the number of copies of each latent process.
     kernel : "eq"
         The kernel of the latent processes.
     num_inducing : int
         M, the number of inducing points of each copy.
-    optimizer : "hybrid"
-        Natural gradients on q(u), Adam on the hyper-parameters.
+    optimizer : "fng", "hybrid", "adam", "sgd", or a scheme of ``motleygp.optim``
+        How q(u) and the hyper-parameters theta move: natural gradients on both,
+        natural gradients and Adam, Adam on both, plain gradients on both.
+    preset : None or "paper"
+        "paper" takes the paper's settings throughout: its start, zero offsets, its
+        steps without any guard, q(u) itself carried from one theta to the next.
     offset : "marginal" or "zero"
         Where the constant means of the parameter functions start: at the constant fit
         of each output, or at zero, where they then stay.
     max_iter, batch_size : int
-        Iterations, and rows per iteration of each output.
+        Iterations, and rows per iteration of each output. A run whose bound has stopped
+        improving ends before.
+    restarts : int
+        Starts from different seeds, of which the best is kept: by the held-out rows if
+        there are any, by the bound otherwise.
+    n_jobs : int, optional
+        Processes for the restarts, as joblib counts them. On an accelerator the
+        restarts run together instead.
+    validation_fraction : float
+        The share of the rows, up to a half, that training does not see; their NLPD
+        ends a run that no longer betters it, and the best state is kept.
+    time_limit : float, optional
+        Seconds after which a run ends as it stands.
     standardize : bool
         Scale inputs and real outputs inside. Results are in the user's units.
     random_state : int, optional
@@ -63,6 +84,10 @@ class MotleyGP(BaseEstimator):
     Attributes
     ----------
     trace_ : dict of arrays, one entry per iteration
+    restarts_ : list of dict
+        Every start's "score" (lower is better), "trace", "ended" and "error".
+    ended_ : str
+        Why the best run ended: "horizon", "held-out", "time" or "interrupted".
     output_names_, n_features_in_, feature_names_in_
     """
 
@@ -74,10 +99,15 @@ class MotleyGP(BaseEstimator):
         rank: int | Sequence[int] = 1,
         kernel: str = "eq",
         num_inducing: int = 80,
-        optimizer: str = "hybrid",
+        optimizer: Any = "fng",
+        preset: str | None = None,
         offset: str = "marginal",
         max_iter: int = 2000,
         batch_size: int = 256,
+        restarts: int = 1,
+        n_jobs: int | None = None,
+        validation_fraction: float = 0.0,
+        time_limit: float | None = None,
         standardize: bool = True,
         random_state: int | None = None,
         progress: bool = True,
@@ -89,9 +119,14 @@ class MotleyGP(BaseEstimator):
         self.kernel = kernel
         self.num_inducing = num_inducing
         self.optimizer = optimizer
+        self.preset = preset
         self.offset = offset
         self.max_iter = max_iter
         self.batch_size = batch_size
+        self.restarts = restarts
+        self.n_jobs = n_jobs
+        self.validation_fraction = validation_fraction
+        self.time_limit = time_limit
         self.standardize = standardize
         self.random_state = random_state
         self.progress = progress
@@ -123,8 +158,35 @@ class MotleyGP(BaseEstimator):
         ]
         data = self._dataset(xs, table.ys, likelihoods)
         rng = np.random.default_rng(self.random_state)
+        held_out = None
+        if self.validation_fraction:
+            data, held_out = hold_out(rng, data, self.validation_fraction)
+        task = Task(
+            data=data,
+            held_out=held_out,
+            likelihoods=likelihoods,
+            start=self._start(likelihoods),
+            scheme=self._scheme(),
+            batch_size=self.batch_size,
+            num_steps=self.max_iter,
+            time_limit=self.time_limit,
+        )
+        seeds = [int(seed) for seed in rng.integers(2**31, size=self.restarts)]
+        outcomes = self._run(task, seeds)
+        (self.model_, self.q_), chosen = restarts.best(outcomes)
+        self.trace_, self.ended_ = chosen.trace, chosen.ended
+        self.restarts_ = [
+            {"score": o.score, "trace": o.trace, "ended": o.ended, "error": o.error}
+            for o in outcomes
+        ]
+        loop.warn_if_refused(self.trace_)
+        return self
+
+    def _start(self, likelihoods: Sequence[lik.AbstractLikelihood]) -> restarts.Start:
+        """What makes a model from a seed."""
         num_functions = sum(likelihood.num_functions for likelihood in likelihoods)
-        num_latents = self.num_latents or min(3, num_functions)
+        usual = min(max(len(likelihoods), _MIN_LATENTS), _MAX_LATENTS, num_functions)
+        num_latents = self.num_latents or usual
         rank = (
             (self.rank,) * num_latents
             if isinstance(self.rank, int)
@@ -135,43 +197,56 @@ class MotleyGP(BaseEstimator):
                 f"`rank` must be at least 1 for each of the {num_latents} latent "
                 f"processes; got {self.rank}."
             )
-        model = initial_model(
-            rng,
-            data,
-            likelihoods,
-            num_latents=num_latents,
-            rank=rank,
-            num_inducing=self.num_inducing,
-            offset=self.offset,
+        settings: dict[str, Any] = dict(
+            num_latents=num_latents, rank=rank, num_inducing=self.num_inducing
         )
-        key = jr.key(int(rng.integers(2**31)))
-        scheme = training.hybrid()
-        state = training.init(key, model, data, scheme)
-        step = training.make_step(scheme, batch_size=self.batch_size)
-        with progress_bar(self.max_iter, show=self.progress) as update:
-            result = training.fit(
-                state, data, step, num_steps=self.max_iter, callback=update
-            )
-        self.state_ = result.state
-        self.trace_ = training.named_trace(result.trace)
-        self.interrupted_ = result.interrupted
-        training.warn_if_refused(self.trace_["refused"])
-        return self
+        if self.preset == "paper":
+            return ft.partial(paper_start, **settings)
+        return ft.partial(data_driven_start, offset=self.offset, **settings)
+
+    def _scheme(self) -> optim.Scheme:
+        if isinstance(self.optimizer, optim.Scheme):
+            return self.optimizer
+        if self.preset == "paper":
+            initial_p = optim.paper_initial_p(self.n_features_in_)
+            return optim.paper(self.optimizer, initial_p=initial_p)
+        return optim.BY_NAME[self.optimizer]()
+
+    def _run(self, task: Task, seeds: list[int]) -> list[Outcome]:
+        """All starts: together on an accelerator, in processes if asked, or in turn."""
+        several = len(seeds) > 1
+        if several and jax.default_backend() != "cpu":
+            with restarts_bar(self.max_iter, show=self.progress) as update:
+                return restarts.run_together(task, seeds, update)
+        # None asks joblib's context, where a user may have named another backend.
+        n_jobs: Any = self.n_jobs
+        if several and joblib.effective_n_jobs(n_jobs) > 1:
+            return restarts.run_in_processes(task, seeds, self.n_jobs)
+        outcomes = []
+        for number, seed in enumerate(seeds, start=1):
+            label = f"restart {number}/{len(seeds)}" if several else "training"
+            with progress_bar(self.max_iter, show=self.progress, label=label) as update:
+                outcomes.append(restarts.run(task, seed, update))
+            if outcomes[-1].ended == "interrupted":
+                break
+        return outcomes
 
     def _check_settings(self) -> None:
-        choices = {
+        choices: dict[str, tuple] = {
             "prior": ("lmc",),
             "kernel": ("eq",),
-            "optimizer": ("hybrid",),
+            "preset": (None, "paper"),
             "offset": ("marginal", "zero"),
         }
+        if not isinstance(self.optimizer, optim.Scheme):
+            choices["optimizer"] = tuple(optim.BY_NAME)
         for name, known in choices.items():
             if getattr(self, name) not in known:
                 raise ValueError(
-                    f"`{name}` must be one of {', '.join(known)}; "
+                    f"`{name}` must be one of {', '.join(map(str, known))}; "
                     f"got {getattr(self, name)!r}."
                 )
-        counts = ["num_inducing", "max_iter", "batch_size"]
+        counts = ["num_inducing", "max_iter", "batch_size", "restarts"]
         counts += ["num_latents"] if self.num_latents is not None else []
         for name in counts:
             value = getattr(self, name)
@@ -179,6 +254,20 @@ class MotleyGP(BaseEstimator):
                 raise ValueError(
                     f"`{name}` must be a whole number above 0; got {value!r}."
                 )
+        fraction, limit = self.validation_fraction, self.time_limit
+        if not (_is_number(fraction) and 0.0 <= fraction <= 0.5):
+            raise ValueError(
+                f"`validation_fraction` must be between 0 and 0.5; got {fraction!r}."
+            )
+        if limit is not None and not (_is_number(limit) and limit > 0.0):
+            raise ValueError(f"`time_limit` must be above 0 seconds; got {limit!r}.")
+        if self.n_jobs is not None and (
+            not isinstance(self.n_jobs, int) or self.n_jobs == 0
+        ):
+            raise ValueError(
+                "`n_jobs` must be None or a whole number other than 0; "
+                f"got {self.n_jobs!r}."
+            )
 
     def _set_scales(self, xs, ys, likelihoods) -> None:
         """Shift and scale of each input column and each output; 0 and 1 for none."""
@@ -212,7 +301,7 @@ class MotleyGP(BaseEstimator):
 
     def _checked(self, X: Any) -> np.ndarray:
         """New inputs as a matrix with the columns of the fit, in the fit's order."""
-        check_is_fitted(self, "state_")
+        check_is_fitted(self, "model_")
         names = frames.features(X)
         fitted = getattr(self, "feature_names_in_", None)
         if names is not None and fitted is not None:
@@ -232,7 +321,7 @@ class MotleyGP(BaseEstimator):
 
     def _function_moments(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of all J functions at the raw inputs x, in chunks."""
-        model, q = self.state_.model, self.state_.q
+        model, q = self.model_, self.q_
         both = in_chunks(
             lambda x: jnp.stack(_function_moments(model, q, x.T)), self._scaled(x).T
         )
@@ -247,7 +336,7 @@ class MotleyGP(BaseEstimator):
         }
 
     def _predictive(self, d: int, mean: np.ndarray, var: np.ndarray) -> Predictive:
-        model = self.state_.model
+        model = self.model_
         block = list(model.blocks[d])
         return Predictive(
             model.likelihoods[d],
@@ -271,7 +360,7 @@ class MotleyGP(BaseEstimator):
         output, the functions are of the standardised values.
         """
         mean, var = self._function_moments(self._checked(X))
-        blocks = [list(block) for block in self.state_.model.blocks]
+        blocks = [list(block) for block in self.model_.blocks]
         return {
             name: (mean[block].T, var[block].T)
             for name, block in zip(self.output_names_, blocks, strict=True)
@@ -294,7 +383,7 @@ class MotleyGP(BaseEstimator):
 
     def nlpd(self, X: Any, Y: Any) -> dict[str, float]:
         """Minus the mean log density of the observed values, per output."""
-        check_is_fitted(self, "state_")
+        check_is_fitted(self, "model_")
         xs, ys = self._new_table(X, Y)
         scores = {}
         shared = all(x.shape == xs[0].shape and np.array_equal(x, xs[0]) for x in xs)
@@ -315,11 +404,11 @@ class MotleyGP(BaseEstimator):
 
     def elbo(self, X: Any, Y: Any) -> float:
         """The bound on log p(Y) of these data, full batch, in the user's units."""
-        check_is_fitted(self, "state_")
+        check_is_fitted(self, "model_")
         xs, ys = self._new_table(X, Y)
-        model = self.state_.model
+        model = self.model_
         data = self._dataset(xs, ys, model.likelihoods)
-        value = float(_elbo(model, self.state_.q, data).elbo)
+        value = full_elbo(model, self.q_, data)
         observed = [np.sum(~np.isnan(np.asarray(y, dtype=float))) for y in ys]
         return value - float(np.log(self.y_scale_) @ np.asarray(observed))
 
@@ -332,8 +421,8 @@ class MotleyGP(BaseEstimator):
         noise (a standard deviation, per Gaussian output) and q(u) are those of the
         data as the model sees them, (y - output_shift) / output_scale.
         """
-        check_is_fitted(self, "state_")
-        model, q = self.state_.model, self.state_.q
+        check_is_fitted(self, "model_")
+        model, q = self.model_, self.q_
         mean, cov = _unwhiten(model.prior, q)
         prior = {k: np.asarray(v) for k, v in model.prior.parameters().items()}
         return self._to_user_units(prior) | {
@@ -394,11 +483,11 @@ class MotleyGP(BaseEstimator):
         q = _whiten(model.prior, jnp.asarray(new["q_mean"]), jnp.asarray(new["q_cov"]))
         if not np.isfinite(np.asarray(q.half)).all():
             raise ValueError("`q_cov` must be positive definite for every group.")
-        self.state_ = self.state_._replace(model=model, q=q)
+        self.model_, self.q_ = model, q
         return self
 
     def _model_from(self, new: Mapping[str, Any]) -> Model:
-        old = self.state_.model
+        old = self.model_
         lengthscale = np.asarray(new["lengthscale"], dtype=float)
         if not (lengthscale > 0).all():
             raise ValueError("`lengthscale` must be positive.")
@@ -421,3 +510,7 @@ class MotleyGP(BaseEstimator):
         )
         offset = jnp.asarray(new["offset"], dtype=float)
         return Model(prior, offset, likelihoods, fixed_offset=old.fixed_offset)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -7,19 +7,31 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from sklearn.cluster import KMeans
+from threadpoolctl import threadpool_limits
 
 from motleygp.data import Dataset
 from motleygp.kernels import EQ
 from motleygp.likelihoods import AbstractLikelihood, Gaussian
 from motleygp.model import Model
+from motleygp.posterior import Posterior, from_precision
 from motleygp.priors import LMC
 from motleygp.priors._lmc import DEFAULT_JITTER
 
 # k-means on more rows than this only costs time.
 _MAX_CLUSTERED = 20_000
-# Length-scales of the latent processes, in standard deviations of the inputs: from
-# short to long, so that some process is near whatever the data need.
+# Length-scales of the latent processes, in standard deviations of the inputs: drawn
+# from short to long, so that some process is near whatever the data need.
 _LENGTHSCALES = (0.1, 1.0)
+
+
+def data_driven_start(
+    rng: np.random.Generator,
+    data: Dataset,
+    likelihoods: Sequence[AbstractLikelihood],
+    **settings: Any,
+) -> tuple[Model, None]:
+    """`initial_model`, with q(u) at its prior."""
+    return initial_model(rng, data, likelihoods, **settings), None
 
 
 def initial_model(
@@ -40,14 +52,12 @@ def initial_model(
     x = np.concatenate([np.asarray(block.x) for block in data])
     num_groups = sum(rank)
     inducing = [cluster_centres(rng, x, num_inducing) for _ in range(num_groups)]
-    lengthscale = np.geomspace(*_LENGTHSCALES, num_latents)[:, None] * np.sqrt(
-        x.shape[1]
-    )
+    lengthscale = draw_lengthscales(rng, num_latents) * np.sqrt(x.shape[1])
     spread = np.where(x.std(axis=0) > 0, x.std(axis=0), 1.0)
     weights = rng.normal(size=(len(offsets), num_groups)) / np.sqrt(num_groups)
     return Model(
         prior=LMC(
-            EQ(lengthscale * spread[None, :]),
+            EQ(lengthscale[:, None] * spread[None, :]),
             weights,
             np.stack(inducing),
             rank=rank,
@@ -57,6 +67,63 @@ def initial_model(
         likelihoods=fitted,
         fixed_offset=offset == "zero",
     )
+
+
+# The paper's own start, as its authors' code has it.
+_PAPER_JITTER = 1e-6
+_MAX_VARIANCE = 40.0
+_MIN_SHRINK = 1e-6
+_MAX_CHECKED = 2000
+
+
+def paper_start(
+    rng: np.random.Generator,
+    data: Dataset,
+    likelihoods: Sequence[AbstractLikelihood],
+    *,
+    num_latents: int,
+    rank: tuple[int, ...],
+    num_inducing: int,
+) -> tuple[Model, Posterior]:
+    """The paper's model and q(u): zero offsets, and nothing fitted to the outputs.
+
+    Z is an even grid in each input, in random order but for the first, the same for
+    every latent process; weights are N(0, 1), length-scales sqrt(P) U(0.001, 1.001);
+    q(u) has mean 0.2 N(0, 1) and covariance I, both tenfold smaller for as often as
+    some function's variance at the data is beyond what an exponential link can bear:
+    the authors' code clips the exponents there, which breaks the bound.
+    """
+    x = np.concatenate([np.asarray(block.x) for block in data])
+    num_inputs, num_groups = x.shape[1], sum(rank)
+    grid = np.linspace(x.min(axis=0), x.max(axis=0), num_inducing)
+    for p in range(1, num_inputs):
+        grid[:, p] = rng.permutation(grid[:, p])
+    lengthscale = np.sqrt(num_inputs) * (rng.uniform(size=(num_latents, 1)) + 0.001)
+    num_functions = sum(likelihood.num_functions for likelihood in likelihoods)
+    model = Model(
+        prior=LMC(
+            EQ(np.tile(lengthscale, (1, num_inputs))),
+            rng.normal(size=(num_functions, num_groups)),
+            np.tile(grid, (num_groups, 1, 1)),
+            rank=rank,
+            jitter=_PAPER_JITTER,
+        ),
+        offset=jnp.zeros(num_functions),
+        likelihoods=tuple(likelihoods),
+        fixed_offset=True,
+    )
+    mean = 0.2 * rng.normal(size=(num_groups, num_inducing))
+    eyes = np.broadcast_to(
+        np.eye(num_inducing), (num_groups, num_inducing, num_inducing)
+    )
+    return model, from_precision(jnp.asarray(mean), jnp.asarray(eyes))
+
+
+def draw_lengthscales(rng: np.random.Generator, num_latents: int) -> np.ndarray:
+    """One draw from each of `num_latents` equal parts of the range, in logarithms."""
+    low, high = np.log(_LENGTHSCALES)
+    places = (np.arange(num_latents) + rng.uniform(size=num_latents)) / num_latents
+    return np.exp(low + (high - low) * places)
 
 
 def marginal_fits(
@@ -92,7 +159,9 @@ def cluster_centres(
     seed = int(rng.integers(2**31))
     if len(distinct) > num_inducing:
         settings: dict[str, Any] = dict(n_init=1, max_iter=20, random_state=seed)
-        return KMeans(num_inducing, **settings).fit(x[rows]).cluster_centers_
+        # On one thread: the order of its sums, and so a run, depends on their number.
+        with threadpool_limits(1):
+            return KMeans(num_inducing, **settings).fit(x[rows]).cluster_centers_
     extra = distinct[rng.integers(len(distinct), size=num_inducing - len(distinct))]
     noise = 0.1 * x.std(axis=0) * rng.normal(size=extra.shape)
     return np.concatenate([distinct, extra + noise])

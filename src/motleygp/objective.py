@@ -11,6 +11,7 @@ for F = -ELBO in the whitened variable, B the whitened projections, and theta's
 gradient is the same (g_m, g_v) pulled back through the projections.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import equinox as eqx
@@ -20,12 +21,22 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from motleygp._types import Moments, Scalar
-from motleygp.data import Dataset
+from motleygp.data import Block, Dataset
 from motleygp.likelihoods import AbstractLikelihood
-from motleygp.linalg import over_groups
+from motleygp.linalg import inverse_lower, over_groups, solve_lower
 from motleygp.model import Model, trainable
-from motleygp.posterior import Columns, Posterior, kl_to_prior, project
+from motleygp.posterior import (
+    Columns,
+    Posterior,
+    from_precision,
+    kl_to_prior,
+    prior_factors,
+    project,
+)
 from motleygp.priors import AbstractPrior
+
+# Rows per evaluation of a bound on all of the data.
+_ROWS = 8192
 
 
 class Terms(NamedTuple):
@@ -68,6 +79,54 @@ def elbo(model: Model, q: Posterior, data: Dataset) -> Terms:
     """The bound at theta and q(u), in its parts."""
     moments = function_moments(model, q, _all_rows(data))
     return Terms(expected_log_lik(model.likelihoods, moments, data), kl_to_prior(q))
+
+
+def full_elbo(model: Model, q: Posterior, data: Dataset) -> float:
+    """The bound on all of the data, some rows at a time to bound the memory."""
+    total = -float(jnp.sum(_kl_to_prior(q)))
+    for part in _parts(data):
+        total += float(jnp.sum(_data_terms(model, q, part)))
+    return total
+
+
+def held_out_nlpd(model: Model, q: Posterior, data: Dataset) -> Float[Array, " D"]:
+    """Minus the mean log predictive density of each output."""
+    sums = jnp.zeros(len(model.likelihoods))
+    for part in _parts(data):
+        sums = sums - _log_predictives(model, q, part)
+    counts = {d: block.total for block in data for d in block.outputs}
+    return sums / jnp.asarray([counts[d] for d in range(len(model.likelihoods))])
+
+
+def _parts(data: Dataset) -> Iterator[Dataset]:
+    """The blocks, cut into pieces that stand for themselves alone."""
+    for block in data:
+        for start in range(0, block.total, _ROWS):
+            rows = slice(start, start + _ROWS)
+            x = block.x[rows]
+            yield (Block(x, block.y[:, rows], block.outputs, len(x)),)
+
+
+@eqx.filter_jit
+def _data_terms(model: Model, q: Posterior, data: Dataset) -> Float[Array, " D"]:
+    moments = function_moments(model, q, _all_rows(data))
+    return expected_log_lik(model.likelihoods, moments, data)
+
+
+@eqx.filter_jit
+def _log_predictives(model: Model, q: Posterior, data: Dataset) -> Float[Array, " D"]:
+    """Sums of log predictive densities of the outputs of one block, zero elsewhere."""
+    (block,) = data
+    mean, var = function_moments(model, q, block.x)
+    sums = jnp.zeros(len(model.likelihoods))
+    for d, y in zip(block.outputs, block.y, strict=True):
+        own = np.asarray(model.blocks[d])
+        log_prob = model.likelihoods[d].log_predictive(y, mean[own], var[own])
+        sums = sums.at[d].set(jnp.sum(log_prob))
+    return sums
+
+
+_kl_to_prior = eqx.filter_jit(kl_to_prior)
 
 
 def gradients(model: Model, q: Posterior, data: Dataset) -> tuple[Terms, Gradients]:
@@ -115,6 +174,52 @@ def gradients(model: Model, q: Posterior, data: Dataset) -> tuple[Terms, Gradien
     )
 
 
+def unwhitened_gradients(
+    model: Model, q: Posterior, data: Dataset
+) -> tuple[Terms, Gradients]:
+    """The same for a q(u) of the inducing values themselves, held fixed, as the paper
+    holds it: a change of theta then changes the whitened q as well.
+
+    With v = L^-1 u, theta's gradient has the further part that comes through
+    (L^-1 m, L^-1 V L^-T), and q's terms are those of v mapped back:
+    dF/dm = L^-T dF/dm_v, target = L^-T target_v L^-1.
+    """
+    prior, fixed = eqx.partition(model.prior, eqx.is_inexact_array)
+    moments, pull, factor = jax.vjp(
+        lambda p: _whitened_moments(eqx.combine(p, fixed), q), prior, has_aux=True
+    )
+    precision = over_groups(lambda lo, p: lo.T @ p @ lo, factor, q.precision)
+    whitened = from_precision(moments[0], precision)
+    terms, grads = gradients(model, whitened, data)
+    in_cov = 0.5 * (grads.q.target - whitened.precision)
+    (through_q,) = pull((grads.q.gradient, in_cov))
+    theta = eqx.tree_at(
+        lambda m: m.prior,
+        grads.theta,
+        jax.tree.map(jnp.add, grads.theta.prior, through_q),
+    )
+
+    def one_group(lower: Array, gradient: Array, target: Array) -> NaturalTerms:
+        inverse = inverse_lower(lower)
+        return NaturalTerms(gradient @ inverse, inverse.T @ target @ inverse)
+
+    natural = over_groups(one_group, factor, grads.q.gradient, grads.q.target)
+    return terms, Gradients(theta, natural)
+
+
+def _whitened_moments(
+    prior: AbstractPrior, q: Posterior
+) -> tuple[tuple[Array, Array], Array]:
+    """L^-1 m and L^-1 V L^-T of each group, and L."""
+    factor, _ = prior_factors(prior)
+
+    def one_group(lower: Array, mean: Array, cov: Array) -> tuple[Array, Array]:
+        half = solve_lower(lower, cov)
+        return solve_lower(lower, mean[:, None])[:, 0], solve_lower(lower, half.T)
+
+    return over_groups(one_group, factor, q.mean, q.cov()), factor
+
+
 def _natural_terms(
     q: Posterior,
     basis: Float[Array, "G M C"],
@@ -142,7 +247,7 @@ def _all_rows(data: Dataset) -> Float[Array, "N P"]:
 def expected_log_lik(
     likelihoods: tuple[AbstractLikelihood, ...], moments: Moments, data: Dataset
 ) -> Float[Array, " D"]:
-    """Each output's scaled sum of E[log p(y | f)].
+    """Each output's scaled sum of E[log p(y | f)], zero for those not in `data`.
 
     Outputs of one type in one block go through one call, so that forty such outputs
     make no larger a program than one.
@@ -165,7 +270,8 @@ def expected_log_lik(
             )
             sums = block.scale * jnp.sum(terms, axis=1)
             values |= dict(zip(alike, sums, strict=True))
-    return jnp.stack([values[d] for d in range(len(likelihoods))])
+    none = jnp.zeros(())
+    return jnp.stack([values.get(d, none) for d in range(len(likelihoods))])
 
 
 def _alike(

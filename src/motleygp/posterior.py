@@ -24,9 +24,10 @@ from motleygp.priors import AbstractPrior
 class Posterior(eqx.Module):
     """q(v_g) = N(mean_g, V_g), by the precision V_g^-1 and H_g with V_g = H_g^T H_g.
 
-    H is the inverse of the precision's Cholesky factor, lower triangular. A step adds
-    to the precision and factorises it once; everything else wants V only through H,
-    by products. Make one with `from_precision`; inside `over_groups` it is one group's.
+    H is triangular: the inverse of the precision's Cholesky factor, or the transposed
+    factor of V. A step adds to the precision and factorises it once; everything else
+    wants V only through H, by products. Make one with `from_precision` or
+    `from_factor`; inside `over_groups` it is one group's.
     """
 
     mean: Float[Array, "*G M"]
@@ -47,6 +48,17 @@ def from_precision(
         return inverse_lower(cholesky(precision))
 
     return Posterior(mean, precision, over_groups(one_group, precision))
+
+
+def from_factor(mean: Float[Array, "G M"], factor: Float[Array, "G M M"]) -> Posterior:
+    """q with these means and covariances C C^T, C lower triangular."""
+
+    def one_group(factor: Float[Array, "M M"]) -> Float[Array, "M M"]:
+        inverse = inverse_lower(factor)
+        return inverse.T @ inverse
+
+    precision = over_groups(one_group, factor)
+    return Posterior(mean, precision, jnp.swapaxes(factor, -1, -2))
 
 
 class Columns(eqx.Module):
@@ -72,7 +84,7 @@ def from_prior(prior: AbstractPrior) -> Posterior:
 def kl_to_prior(q: Posterior) -> Float[Array, " G"]:
     """KL[q(u_g) || p(u_g)] = 1/2 (tr V + m^T m - M - log |V|), whitened."""
     trace = jnp.sum(q.half**2, axis=(1, 2))
-    log_det = 2.0 * jnp.sum(jnp.log(jnp.diagonal(q.half, axis1=1, axis2=2)), axis=1)
+    log_det = jnp.sum(jnp.log(jnp.diagonal(q.half, axis1=1, axis2=2) ** 2), axis=1)
     square = jnp.sum(q.mean**2, axis=1)
     return 0.5 * (trace + square - q.mean.shape[1] - log_det)
 

@@ -13,32 +13,56 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from motleygp.training import StepInfo
+from motleygp.loop import Report
 
 
 @contextmanager
 def progress_bar(
     num_steps: int, *, show: bool, label: str = "training"
-) -> Iterator[Callable[[int, StepInfo], None]]:
-    """A callback for `training.fit` that draws a bar: iteration, minus the bound,
-    steps that the guard cut, time left. On standard error; silent unless `show`."""
+) -> Iterator[Callable[[Report], None]]:
+    """A callback for `loop.fit` that draws a bar: iteration, minus the bound, the
+    held-out NLPD where there is one, steps refused and shortened, time left.
+
+    On standard error; silent unless `show`.
+    """
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("-ELBO {task.fields[nelbo]}"),
-        TextColumn("cut {task.fields[cut]}"),
+        TextColumn("{task.fields[said]}"),
         TimeRemainingColumn(),
     )
     bar = Progress(*columns, console=Console(stderr=True), disable=not show)
     with bar:
-        task = bar.add_task(label, total=num_steps, nelbo="-", cut=0)
-        cut = 0
+        task = bar.add_task(label, total=num_steps, said="compiling")
+        refused = cut = 0
 
-        def update(done: int, info: StepInfo) -> None:
-            nonlocal cut
+        def update(report: Report) -> None:
+            nonlocal refused, cut
+            info = report.info
+            refused += int(np.sum((info.q.refused > 0) | info.refused))
             cut += int(np.sum(info.q.shrinks > 0))
-            nelbo = f"{float(np.mean(info.nelbo)):.5g}"
-            bar.update(task, completed=done, nelbo=nelbo, cut=cut)
+            said = f"-ELBO {float(np.mean(info.nelbo)):.5g}"
+            if report.held_out is not None:
+                said += f"  held-out NLPD {report.held_out:.4f}"
+            said += f"  refused {refused}  cut {cut}"
+            bar.update(
+                task, completed=report.iteration, total=report.horizon, said=said
+            )
 
         yield update
+
+
+@contextmanager
+def restarts_bar(num_steps: int, *, show: bool) -> Iterator[Callable[[int], None]]:
+    """A callback for runs that go on together: the iteration and the time left."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    bar = Progress(*columns, console=Console(stderr=True), disable=not show)
+    with bar:
+        task = bar.add_task("training", total=num_steps)
+        yield lambda iteration: bar.update(task, completed=iteration)

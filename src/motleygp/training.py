@@ -1,116 +1,230 @@
-"""Training: one pure step, scanned in chunks; all of a run is in its state."""
+"""Training: one pure step, for every scheme and prior; all of a run is in its state."""
 
 import functools as ft
-import warnings
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-import numpy as np
-import optax
-from jaxtyping import Array, Int
+from jaxtyping import Array, Bool, Int, PyTree
 
 from motleygp._types import RandomKey, Scalar
 from motleygp.data import Dataset
+from motleygp.linalg import over_groups
 from motleygp.model import Model, trainable
-from motleygp.objective import gradients
-from motleygp.optim import (
-    NatGradInfo,
-    NatGradState,
-    NaturalGradient,
-    natural_gradient,
+from motleygp.objective import Gradients, Terms, gradients, unwhitened_gradients
+from motleygp.optim import NatGradInfo, Scheme, retract
+from motleygp.posterior import (
+    Posterior,
+    from_precision,
+    from_prior,
+    unwhiten,
+    whiten,
 )
-from motleygp.posterior import Posterior, from_prior
 
-# Refused steps up to this share of a run are not worth a warning.
-_REFUSED_SHARE = 0.05
+# Convergence is judged on the mean of the bound over so many iterations.
+_WINDOW = 200
+
+
+class Progress(NamedTuple):
+    """Sums of minus the bound over the window so far, the best window's mean, and how
+    many windows ago it was bettered."""
+
+    total: Scalar
+    square: Scalar
+    best: Scalar
+    stale: Int[Array, ""]
 
 
 class TrainState(NamedTuple):
-    """All that a step reads and writes; saving it is saving the run."""
+    """All that a step reads and writes; saving it is saving the run.
 
-    model: Model
+    `theta` is the state of theta's optimiser, mu being its `mean`; `fixed` is the rest
+    of the model. `q` is the whitened q(v) or q(u) itself, as the scheme has it.
+    The run ends at iteration `horizon`, which comes nearer when the bound has stopped
+    improving; over the last `cool_down` iterations the steps go to zero.
+    """
+
+    theta: Any
+    fixed: Model
     q: Posterior
-    q_state: NatGradState
-    theta_state: optax.OptState
+    q_state: Any
     order: tuple[Int[Array, " N"], ...]
     key: RandomKey
     iteration: Int[Array, ""]
+    horizon: Int[Array, ""]
+    cool_down: Int[Array, ""]
+    progress: Progress
+
+    @property
+    def model(self) -> Model:
+        """The model at theta = mu."""
+        return eqx.combine(self.theta.mean, self.fixed)
 
 
 class StepInfo(NamedTuple):
-    """What one step saw and did: minus the bound on its minibatch, and q's step."""
+    """What one step saw and did: minus the bound on its minibatch and its draw of
+    theta, q's step, and whether the draw was refused."""
 
     nelbo: Scalar
     q: NatGradInfo
-
-
-class Scheme(NamedTuple):
-    """How q(u) and theta move: a natural gradient and an optax optimiser."""
-
-    q: NaturalGradient
-    theta: optax.GradientTransformation
-
-
-@ft.cache
-def hybrid(
-    *, q_step: float = 0.1, theta_step: float = 0.01, warm_up: int = 100
-) -> Scheme:
-    """Natural gradients on q(u) and Adam on theta, both ramped up from a tenth."""
-
-    def ramp(top: float) -> optax.Schedule:
-        return optax.linear_schedule(0.1 * top, top, warm_up)
-
-    return Scheme(natural_gradient(ramp(q_step)), optax.adam(ramp(theta_step)))
+    refused: Bool[Array, ""]
 
 
 Step = Callable[[TrainState, Dataset], tuple[TrainState, StepInfo]]
-Callback = Callable[[int, StepInfo], bool | None]
 
 
-def init(key: RandomKey, model: Model, data: Dataset, scheme: Scheme) -> TrainState:
-    """The state before the first step, with q(u) at the prior."""
-    q = from_prior(model.prior)
-    theta = eqx.filter(model, trainable(model))
+def init(
+    key: RandomKey,
+    model: Model,
+    data: Dataset,
+    scheme: Scheme,
+    *,
+    num_steps: int,
+    q: Posterior | None = None,
+) -> TrainState:
+    """The state before the first step, with q(u) as given or at the prior."""
+    if q is None:
+        whitened = from_prior(model.prior)
+        carried = whitened if scheme.whitened else _unwhitened(model, whitened)
+    else:
+        carried = whiten(model.prior, q.mean, q.cov()) if scheme.whitened else q
+    theta, fixed = eqx.partition(model, trainable(model))
     return TrainState(
-        model=model,
-        q=q,
-        q_state=scheme.q.init(q),
-        theta_state=scheme.theta.init(theta),
+        theta=scheme.theta.init(theta),
+        fixed=fixed,
+        q=carried,
+        q_state=scheme.q.init(carried),
         order=tuple(jnp.arange(block.total) for block in data),
         key=key,
         iteration=jnp.zeros((), int),
+        # Typed: an untyped number would change its type in the loop, and the second
+        # chunk of a run would compile anew.
+        horizon=jnp.asarray(num_steps, dtype=int),
+        cool_down=jnp.asarray(int(scheme.cool_down * num_steps), dtype=int),
+        progress=Progress(
+            jnp.zeros(()), jnp.zeros(()), jnp.full((), jnp.inf), jnp.zeros((), int)
+        ),
     )
+
+
+def _unwhitened(model: Model, q: Posterior) -> Posterior:
+    mean, cov = unwhiten(model.prior, q)
+    return from_precision(mean, jnp.stack([jnp.linalg.inv(v) for v in cov]))
+
+
+def posterior(scheme: Scheme, state: TrainState) -> Posterior:
+    """The whitened q at theta = mu."""
+    if scheme.whitened:
+        return state.q
+    return whiten(state.model.prior, state.q.mean, state.q.cov())
 
 
 @ft.cache
 def make_step(scheme: Scheme, *, batch_size: int) -> Step:
-    """One step on q(u) and theta, from the same minibatch and the old state.
+    """One step on q(u) and theta, from the same minibatch, draws and old state.
+
+    A draw of theta at which the bound or a gradient is not finite is refused: q(u)
+    stays, theta goes back to where it was one step ago, and its next steps are shorter.
 
     The same arguments give the same function, so that a second run of the same shape
     compiles nothing.
     """
+    at_draw = gradients if scheme.whitened else unwhitened_gradients
 
     def step(state: TrainState, data: Dataset) -> tuple[TrainState, StepInfo]:
         batch, order = minibatch(state, data, batch_size)
-        terms, grads = gradients(state.model, state.q, batch)
-        q, q_state, q_info = scheme.q.update(grads.q, state.q_state, state.q)
-        theta, fixed = eqx.partition(state.model, trainable(state.model))
-        updates, theta_state = scheme.theta.update(
-            grads.theta,  # pyright: ignore[reportArgumentType]
-            state.theta_state,
-            theta,
+        key = jr.fold_in(jr.fold_in(state.key, state.iteration), len(data))
+        draws = scheme.theta.sample(key, state.theta, scheme.num_samples)
+
+        def at(theta: PyTree) -> tuple[Terms, Gradients]:
+            return at_draw(eqx.combine(theta, state.fixed), state.q, batch)
+
+        terms, grads = _of_draws(at, draws, scheme.num_samples)
+        nelbo = -jnp.mean(terms)
+        mean_q = jax.tree.map(lambda a: jnp.mean(a, axis=0), grads.q)
+        pace = _pace(scheme, state)
+        q, q_state, q_info = scheme.q.update(mean_q, state.q_state, state.q, pace)
+        theta = scheme.theta.update(grads.theta, state.theta, pace)
+        good = _all_finite((nelbo, grads)) | (not scheme.refuse)
+        theta, q, q_state = jax.tree.map(
+            lambda new, old: jnp.where(good, new, old),
+            (theta, q, q_state),
+            (retract(state.theta), state.q, state.q_state),
         )
-        model = eqx.combine(eqx.apply_updates(theta, updates), fixed)
-        new = TrainState(
-            model, q, q_state, theta_state, order, state.key, state.iteration + 1
+        new = state._replace(
+            theta=theta,
+            q=q,
+            q_state=q_state,
+            order=order,
+            iteration=state.iteration + 1,
+            progress=_followed(state, jnp.where(good, nelbo, 0.0)),
         )
-        return new, StepInfo(-terms.elbo, q_info)
+        return _nearer(scheme, new), StepInfo(nelbo, q_info, ~good)
 
     return step
+
+
+def _of_draws(
+    at: Callable[[PyTree], tuple[Terms, Gradients]], draws: PyTree, num_samples: int
+) -> tuple[Array, Gradients]:
+    """The bounds and gradients at the draws of theta, stacked."""
+    if num_samples == 1:
+        terms, grads = at(jax.tree.map(lambda leaf: leaf[0], draws))
+        return terms.elbo[None], jax.tree.map(lambda leaf: leaf[None], grads)
+
+    def one(draw: PyTree) -> tuple[Array, Gradients]:
+        terms, grads = at(draw)
+        return terms.elbo, grads
+
+    return over_groups(one, draws)
+
+
+def _pace(scheme: Scheme, state: TrainState) -> Scalar:
+    """What the step sizes are multiplied by: up to 1, and down to 0 at the end."""
+    up = (state.iteration + 1.0) / (scheme.warm_up + 1.0)
+    left = (state.horizon - state.iteration) / jnp.maximum(state.cool_down, 1)
+    down = jnp.where(state.cool_down > 0, left, 1.0)
+    return jnp.minimum(1.0, jnp.minimum(up, down))
+
+
+def _followed(state: TrainState, nelbo: Scalar) -> Progress:
+    """The progress after one more iteration.
+
+    A window betters the best one when its mean is lower by more than its standard
+    error: what is less cannot be told from the noise of the minibatches.
+    """
+    old = state.progress
+    total, square = old.total + nelbo, old.square + nelbo**2
+    mean = total / _WINDOW
+    error = jnp.sqrt(jnp.maximum(square / _WINDOW - mean**2, 0.0) / _WINDOW)
+    bettered = mean < old.best - error
+    full = (state.iteration + 1) % _WINDOW == 0
+    closed = Progress(
+        jnp.zeros(()),
+        jnp.zeros(()),
+        jnp.minimum(mean, old.best),
+        jnp.where(bettered | jnp.isinf(old.best), 0, old.stale + 1),
+    )
+    running = old._replace(total=total, square=square)
+    return jax.tree.map(lambda a, b: jnp.where(full, a, b), closed, running)
+
+
+def _nearer(scheme: Scheme, state: TrainState) -> TrainState:
+    """Begin the cool-down when the bound has been stale for too long."""
+    if scheme.patience is None:
+        return state
+    stale = state.progress.stale >= scheme.patience
+    soon = jnp.minimum(state.horizon, state.iteration + state.cool_down)
+    return state._replace(horizon=jnp.where(stale, soon, state.horizon))
+
+
+def _all_finite(tree: PyTree) -> Bool[Array, ""]:
+    return jnp.all(
+        jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree)])
+    )
 
 
 def minibatch(
@@ -133,114 +247,3 @@ def minibatch(
         blocks.append(block.take(rows))
         orders.append(order)
     return tuple(blocks), tuple(orders)
-
-
-class FitResult(NamedTuple):
-    """The state at the end, what each step reported, and whether Ctrl-C ended it."""
-
-    state: TrainState
-    trace: StepInfo | None
-    interrupted: bool
-
-
-def fit(
-    state: TrainState,
-    data: Dataset,
-    step: Step,
-    *,
-    num_steps: int,
-    chunk: int = 50,
-    callback: Callback | None = None,
-) -> FitResult:
-    """Run `num_steps` steps, `chunk` of them per compiled scan.
-
-    Ctrl-C ends the run after the last whole chunk and keeps it.
-
-    **Arguments:**
-
-    - `state`: from `init`, or from an earlier `fit` to go on from there.
-    - `callback`: called as `callback(steps_done, info)` after each chunk; a true value
-      ends the run.
-
-    **Raises:** `FloatingPointError` when the bound is not finite, naming the step.
-    """
-    infos: list[StepInfo] = []
-    done, interrupted = 0, False
-    try:
-        while done < num_steps:
-            length = min(chunk, num_steps - done)
-            new, filled = _run_chunk(state, data, step, chunk, jnp.asarray(length))
-            info = jax.tree.map(lambda a, n=length: np.asarray(a)[:n], filled)
-            _check_finite(info.nelbo, done)
-            state, done = new, done + length
-            infos.append(info)
-            if callback is not None and callback(done, info):
-                break
-    except KeyboardInterrupt:
-        interrupted = True
-    trace = (
-        jax.tree.map(lambda *parts: np.concatenate(parts), *infos) if infos else None
-    )
-    return FitResult(state, trace, interrupted)
-
-
-@eqx.filter_jit
-def _run_chunk(
-    state: TrainState, data: Dataset, step: Step, chunk: int, length: Int[Array, ""]
-) -> tuple[TrainState, StepInfo]:
-    """The first `length` of `chunk` steps; what they report fills arrays of `chunk`.
-
-    `length` is not part of the program, so a last, shorter chunk compiles nothing.
-    """
-    arrays, static = eqx.partition(state, eqx.is_array)
-
-    def one(arrays: TrainState) -> tuple[TrainState, StepInfo]:
-        new, info = step(eqx.combine(arrays, static), data)
-        return eqx.filter(new, eqx.is_array), info
-
-    def body(i: Int[Array, ""], carry: tuple) -> tuple:
-        arrays, infos = carry
-        arrays, info = one(arrays)
-        return arrays, jax.tree.map(lambda all_, a: all_.at[i].set(a), infos, info)
-
-    shapes = jax.eval_shape(one, arrays)[1]
-    empty = jax.tree.map(lambda a: jnp.zeros((chunk, *a.shape), a.dtype), shapes)
-    arrays, infos = jax.lax.fori_loop(0, length, body, (arrays, empty))
-    return eqx.combine(arrays, static), infos
-
-
-def _check_finite(nelbo: np.ndarray, start: int) -> None:
-    bad = np.flatnonzero(~np.isfinite(nelbo))
-    if len(bad):
-        raise FloatingPointError(
-            f"minus the bound is {nelbo[bad[0]]} at step {start + bad[0]}. Try a "
-            "smaller step size, more jitter, or standardised inputs."
-        )
-
-
-def named_trace(info: StepInfo | None) -> dict[str, np.ndarray]:
-    """What the steps reported, by name, one entry per iteration."""
-
-    def column(pick: Callable[[StepInfo], Array]) -> np.ndarray:
-        return np.zeros(0) if info is None else np.asarray(pick(info))
-
-    trace = {
-        "nelbo": column(lambda i: i.nelbo),
-        "q_step": column(lambda i: i.q.step_size),
-        "shrunk": column(lambda i: i.q.shrinks),
-        "refused": column(lambda i: i.q.refused),
-        "overshot": column(lambda i: i.q.overshot),
-        "divergence": column(lambda i: i.q.divergence),
-    }
-    return {"iteration": np.arange(1, len(trace["nelbo"]) + 1)} | trace
-
-
-def warn_if_refused(refused: np.ndarray) -> None:
-    """Say so when the guard kept q(u) where it was in more than a few iterations."""
-    share = float(np.mean(refused > 0)) if len(refused) else 0.0
-    if share > _REFUSED_SHARE:
-        warnings.warn(
-            f"{share:.0%} of the natural-gradient steps were refused, so q(u) moved "
-            "less than it should. Try a smaller step size or standardised inputs.",
-            stacklevel=3,
-        )

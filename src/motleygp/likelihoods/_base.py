@@ -168,21 +168,31 @@ class AbstractLikelihood(eqx.Module):
         The likelihood comes back too: one with numbers of its own fits them as well.
         """
         observed = jnp.asarray(y, dtype=float)
-
-        @jax.jit
-        def loss(f: Array) -> tuple[Array, Array]:
-            def mean_nll(f: Array) -> Array:
-                constant = jnp.broadcast_to(f[:, None], (f.shape[0], *observed.shape))
-                return -jnp.mean(self.log_prob(observed, constant))
-
-            return jax.value_and_grad(mean_nll)(f)
-
         result = scipy.optimize.minimize(
-            lambda f: [np.asarray(part) for part in loss(jnp.asarray(f))],
+            lambda f: _constant_loss(self, jnp.asarray(f), observed),
             self.moment_fit(y),
             jac=True,
         )
         return self, np.asarray(result.x)
+
+
+def _constant_loss(
+    likelihood: AbstractLikelihood, f: Array, y: Array
+) -> tuple[np.ndarray, np.ndarray]:
+    value, gradient = _constant_loss_and_gradient(likelihood, f, y)
+    return np.asarray(value), np.asarray(gradient)
+
+
+# One function for all fits, so that outputs of one kind compile it once.
+@eqx.filter_jit
+def _constant_loss_and_gradient(
+    likelihood: AbstractLikelihood, f: Array, y: Array
+) -> tuple[Array, Array]:
+    def mean_nll(f: Array) -> Array:
+        constant = jnp.broadcast_to(f[:, None], (f.shape[0], *y.shape))
+        return -jnp.mean(likelihood.log_prob(y, constant))
+
+    return jax.value_and_grad(mean_nll)(f)
 
 
 def _stack(f: tuple[Array, ...]) -> Array:

@@ -10,12 +10,11 @@ from jaxtyping import Array, Bool, Float, Int
 from motleygp._types import Scalar
 from motleygp.linalg import cholesky, inverse_lower, over_groups
 from motleygp.objective import NaturalTerms
+from motleygp.optim._schedule import Schedule, at
 from motleygp.posterior import Posterior
 
 # A slope of less than this many nats is rounding, not overshoot.
 _NEGLIGIBLE = 1e-9
-
-Schedule = Callable[[Any], Any]
 
 
 class Guard(NamedTuple):
@@ -71,13 +70,14 @@ class NaturalGradient(NamedTuple):
     """A pair of pure functions, in optax's manner.
 
     `update` returns the new q itself, not something to add to the old one: a step adds
-    to the natural parameters, where a sum of moments means nothing.
+    to the natural parameters, where a sum of moments means nothing. Its last argument,
+    the pace, scales the step.
     """
 
-    init: Callable[[Posterior], NatGradState]
+    init: Callable[[Posterior], Any]
     update: Callable[
-        [NaturalTerms, NatGradState, Posterior],
-        tuple[Posterior, NatGradState, NatGradInfo],
+        ...,  # NaturalTerms, state, Posterior, pace
+        tuple[Posterior, Any, NatGradInfo],
     ]
 
 
@@ -110,10 +110,13 @@ def natural_gradient(
         )
 
     def update(
-        terms: NaturalTerms, state: NatGradState, q: Posterior
+        terms: NaturalTerms,
+        state: NatGradState,
+        q: Posterior,
+        pace: Scalar | float = 1.0,
     ) -> tuple[Posterior, NatGradState, NatGradInfo]:
-        beta = _at(step_size, state.num_steps)
-        upsilon = _at(momentum, state.num_steps)
+        beta = pace * at(step_size, state.num_steps)
+        upsilon = at(momentum, state.num_steps)
         joint, overshot = state.joint_length, jnp.zeros((), bool)
         if guard is not None:
             after = jnp.sum(terms.gradient * (q.mean - state.previous_mean))
@@ -227,7 +230,3 @@ def _divergence(new: Posterior, old: Posterior) -> Scalar:
     )
     square = shift @ (old.precision @ shift)
     return 0.5 * (trace - new.mean.shape[0] + square) + log_ratio
-
-
-def _at(value: float | Schedule, num_steps: Int[Array, ""]) -> Scalar:
-    return jnp.asarray(value(num_steps) if callable(value) else value, dtype=float)

@@ -1,9 +1,8 @@
-"""Data by name: the paper's toys, drawn here, the same in every run."""
-
-from typing import NamedTuple
+"""The paper's toys, drawn here, the same in every run."""
 
 import numpy as np
 
+from motleygp.datasets._problem import Problem, split_rows
 from motleygp.likelihoods import (
     AbstractLikelihood,
     Bernoulli,
@@ -15,7 +14,6 @@ from motleygp.likelihoods import (
 )
 
 _NUM_ROWS = 2000
-_TRAIN_SHARE = 0.75
 _LENGTHSCALES = (0.5, 0.05, 0.1)
 # a_{d,j,q}: one row per parameter function, in the order of the outputs, one column per
 # latent process; T1 uses the first 5 rows, T2 8, T3 all 15.
@@ -42,17 +40,6 @@ _JITTER = 1e-6
 _BETA_RANGE = (1e-9, 0.99999)
 
 
-class Problem(NamedTuple):
-    """Training and test rows, and the likelihood of each output column."""
-
-    x_train: np.ndarray
-    y_train: np.ndarray
-    x_test: np.ndarray
-    y_test: np.ndarray
-    likelihoods: tuple[AbstractLikelihood, ...]
-    names: tuple[str, ...]
-
-
 def _outputs(toy: str) -> tuple[AbstractLikelihood, ...]:
     first = (HetGaussian(), Beta(), Bernoulli())
     second = (*first, Gamma(), Exponential())
@@ -60,23 +47,19 @@ def _outputs(toy: str) -> tuple[AbstractLikelihood, ...]:
     return {"t1": first, "t2": second, "t3": (*second, *last)}[toy]
 
 
-def names() -> tuple[str, ...]:
-    """The names that `load` knows."""
-    return ("t1", "t2", "t3")
+NAMES = ("t1", "t2", "t3")
 
 
-def load(name: str, *, num_inputs: int = 1, seed: int = 0) -> Problem:
+def draw(name: str, *, num_inputs: int = 1, seed: int = 0) -> Problem:
     """A toy of the paper: 2000 rows (44 x 44 for two inputs), three quarters to train.
 
     Latent processes u_q ~ GP(0, EQ) on [0, 1]^P with length-scales 0.5, 0.05 and 0.1,
     mixed by fixed weights into the parameter functions of 3 (t1), 5 (t2) or 10 (t3)
     outputs. Real outputs are standardised.
     """
-    if name not in names():
-        raise ValueError(f"no dataset is named {name!r}; known: {', '.join(names())}.")
     if num_inputs < 1:
         raise ValueError(f"`num_inputs` must be at least 1; got {num_inputs}.")
-    rng = np.random.default_rng([seed, num_inputs, names().index(name)])
+    rng = np.random.default_rng([seed, num_inputs, NAMES.index(name)])
     likelihoods = _outputs(name)
     x = _toy_inputs(rng, num_inputs)
     f = _draw_functions(rng, x, sum(lik.num_functions for lik in likelihoods))
@@ -89,12 +72,8 @@ def load(name: str, *, num_inputs: int = 1, seed: int = 0) -> Problem:
         if isinstance(likelihood, Beta):
             y = np.clip(y, *_BETA_RANGE)
         columns.append(y)
-    order = rng.permutation(len(x))
-    cut = int(_TRAIN_SHARE * len(x))
-    train, test = order[:cut], order[cut:]
-    y = np.stack(columns, axis=1)
     labels = tuple(f"{lik.name}{d}" for d, lik in enumerate(likelihoods, start=1))
-    return Problem(x[train], y[train], x[test], y[test], likelihoods, labels)
+    return split_rows(rng, x, np.stack(columns, axis=1), likelihoods, labels)
 
 
 def _toy_inputs(rng: np.random.Generator, num_inputs: int) -> np.ndarray:

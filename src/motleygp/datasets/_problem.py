@@ -1,0 +1,48 @@
+"""What every data set is: rows to train, rows to test, and a likelihood per output."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from motleygp.likelihoods import AbstractLikelihood
+
+_TRAIN_SHARE = 0.75
+
+
+class Problem(NamedTuple):
+    """Training and test rows, and the likelihood of each output column."""
+
+    x_train: np.ndarray
+    y_train: np.ndarray
+    x_test: np.ndarray
+    y_test: np.ndarray
+    likelihoods: tuple[AbstractLikelihood, ...]
+    names: tuple[str, ...]
+
+    def constant_nlpd(self) -> dict[str, float]:
+        """Test NLPD of the constant fit to the training outputs: no inputs, no model.
+
+        What a score means is seen beside it alone.
+        """
+        scores = {}
+        for d, name in enumerate(self.names):
+            fitted, f = self.likelihoods[d].constant_fit(self.y_train[:, d])
+            y = jnp.asarray(self.y_test[:, d])
+            constant = jnp.broadcast_to(jnp.asarray(f)[:, None], (len(f), len(y)))
+            scores[name] = -float(jnp.mean(fitted.log_prob(y, constant)))
+        return scores
+
+
+def split_rows(
+    rng: np.random.Generator,
+    x: np.ndarray,
+    y: np.ndarray,
+    likelihoods: tuple[AbstractLikelihood, ...],
+    names: tuple[str, ...],
+) -> Problem:
+    """Three quarters of the rows to train, at random."""
+    order = rng.permutation(len(x))
+    cut = int(_TRAIN_SHARE * len(x))
+    train, test = order[:cut], order[cut:]
+    return Problem(x[train], y[train], x[test], y[test], likelihoods, names)

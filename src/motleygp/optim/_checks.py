@@ -1,0 +1,56 @@
+"""What the optimisers refuse. Schedules and traced numbers pass unseen."""
+
+import math
+import numbers
+from typing import Any
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Real)
+
+
+def check_positive(name: str, value: Any) -> None:
+    """Refuse a number that is not finite or not above 0."""
+    if _is_number(value) and not (value > 0 and math.isfinite(value)):
+        raise ValueError(f"`{name}` must be above 0 and finite; got {value}.")
+
+
+def check_not_negative(name: str, value: Any) -> None:
+    """Refuse a number that is not finite or below 0."""
+    if _is_number(value) and not (value >= 0 and math.isfinite(value)):
+        raise ValueError(f"`{name}` must be at least 0 and finite; got {value}.")
+
+
+def check_share(name: str, value: Any) -> None:
+    """Refuse a number outside [0, 1]."""
+    if _is_number(value) and not 0 <= value <= 1:
+        raise ValueError(f"`{name}` must be between 0 and 1; got {value}.")
+
+
+def check_momentum(value: Any) -> None:
+    """Refuse a momentum outside [0, 1)."""
+    if _is_number(value) and not 0 <= value < 1:
+        raise ValueError(f"`momentum` must be at least 0 and below 1; got {value}.")
+
+
+def check_prior_mean(value: str) -> None:
+    """Refuse a prior mean that is neither of the two."""
+    if value not in ("zero", "initial"):
+        raise ValueError(f"`prior_mean` must be 'zero' or 'initial'; got {value!r}.")
+
+
+def check_finite_std(initial_p: Any, prior_precision: Any, max_std: Any) -> None:
+    """Refuse p and lambda_1 that leave sigma^2 = 1 / (p + lambda_1) without a value."""
+    if not (_is_number(initial_p) and _is_number(prior_precision)):
+        return
+    total = initial_p + prior_precision
+    if total < 0 or math.isnan(total):
+        raise ValueError(
+            f"`initial_p` + `prior_precision`, the precision, must not be negative; "
+            f"got {total}."
+        )
+    if total == 0 and max_std is None:
+        raise ValueError(
+            "`initial_p` and `prior_precision` are both 0, an infinite standard "
+            "deviation; raise one of them or give `max_std`."
+        )

@@ -1,0 +1,233 @@
+"""Variational optimisation with a full covariance, for small problems."""
+
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jax.core import Tracer
+from jax.custom_batching import sequential_vmap
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float, Int, PyTree
+
+from motleygp._types import RandomKey, Scalar
+from motleygp.linalg import cholesky, inverse_lower
+from motleygp.optim import _checks
+from motleygp.optim._schedule import Schedule, at
+from motleygp.optim._variational import (
+    VariationalOptimiser,
+    as_floats,
+    centre_of,
+    recovered,
+)
+
+
+class GaussianGradients(NamedTuple):
+    """The gradients of E_q[loss] in the mean and the covariance of q.
+
+    `mean` is a tree like theta; `cov` belongs to theta's leaves, laid end to end.
+    """
+
+    mean: PyTree
+    cov: Float[Array, "D D"]
+
+
+class FullVariationalState(NamedTuple):
+    """q(theta) = N(mean, precision^-1), and what momentum and refusals need.
+
+    `half` is the inverse of the precision's lower factor, so Sigma = half^T half.
+    `previous` is the mean one step ago and `centre` the mean of the prior p(theta).
+    `length` scales the next step of the mean; `retract` shortens it. `refused` counts
+    the steps that were not taken in full: see `full_variational`.
+    """
+
+    num_steps: Int[Array, ""]
+    mean: PyTree
+    previous: PyTree
+    precision: Float[Array, "D D"]
+    half: Float[Array, "D D"]
+    centre: PyTree
+    length: Scalar
+    refused: Int[Array, ""]
+
+    @property
+    def cov(self) -> Float[Array, "D D"]:
+        """Sigma."""
+        return self.half.T @ self.half
+
+
+def full_variational(
+    step_size: float | Schedule,
+    *,
+    momentum: float | Schedule = 0.0,
+    precision_step: float | Schedule | None = None,
+    prior_precision: float | None = 1.0,
+    prior_mean: Literal["zero", "initial"] = "zero",
+    initial_precision: float | Float[Array, "D D"] = 1.0,
+) -> VariationalOptimiser:
+    """Mirror descent on q(theta) = N(mu, Sigma), F = E_q[loss] + KL[q || p].
+
+        Sigma'^-1 = Sigma^-1 + 2 alpha_Sigma dF/dSigma
+        mu' = mu - alpha_mu Sigma' dF/dmu + gamma Sigma' Sigma^-1 (mu - mu_previous)
+
+    The KL from p = N(c, I / lambda) adds lambda (mu - c) to dF/dmu and
+    1/2 (lambda I - Sigma^-1) to dF/dSigma. `update` takes the gradients of E_q[loss]
+    as `GaussianGradients`: exact ones where they are known, otherwise estimates from
+    draws by `gauss_newton` or `exact_hessian`.
+
+    Negative curvature can carry the precision out of the positive-definite cone. That
+    step of the precision is refused: the old one stays, the mean moves by it, and
+    `state.refused` counts one more. A step with gradients that are not finite leaves
+    q as it was, and is counted too.
+
+    **Arguments:**
+
+    - `step_size`, `momentum`: alpha_mu and gamma, numbers or functions of the step
+      count.
+    - `precision_step`: alpha_Sigma, where it is not to be alpha_mu.
+    - `prior_precision`: lambda; `None` leaves the KL out, and 0 is a flat prior, with
+      the entropy of q in the objective still.
+    - `prior_mean`: c, zero or the theta that `init` gets.
+    - `initial_precision`: Sigma^-1 at the start, a matrix, or a number times I.
+    """
+    _checks.check_positive("step_size", step_size)
+    _checks.check_not_negative("precision_step", precision_step)
+    _checks.check_momentum(momentum)
+    _checks.check_not_negative("prior_precision", prior_precision)
+    _checks.check_prior_mean(prior_mean)
+    _checks.check_positive("initial_precision", initial_precision)
+
+    def init(theta: PyTree) -> FullVariationalState:
+        theta = as_floats(theta)
+        size = ravel_pytree(theta)[0].size
+        precision = _matrix(initial_precision, size)
+        return FullVariationalState(
+            num_steps=jnp.zeros((), int),
+            mean=theta,
+            previous=theta,
+            precision=precision,
+            half=_inverse_factor(precision),
+            centre=centre_of(theta, prior_mean),
+            length=jnp.ones(()),
+            refused=jnp.zeros((), int),
+        )
+
+    def sample(
+        key: RandomKey, state: FullVariationalState, num_samples: int = 1
+    ) -> PyTree:
+        _checks.check_positive("num_samples", num_samples)
+        mean, unravel = ravel_pytree(state.mean)
+        noise = jr.normal(key, (num_samples, mean.size), mean.dtype)
+        return jax.vmap(unravel)(mean + noise @ state.half)
+
+    def update(
+        gradients: GaussianGradients,
+        state: FullVariationalState,
+        pace: Scalar | float = 1.0,
+    ) -> FullVariationalState:
+        alpha = at(step_size, state.num_steps)
+        rho = alpha if precision_step is None else at(precision_step, state.num_steps)
+        gamma = at(momentum, state.num_steps)
+        mean, unravel = ravel_pytree(state.mean)
+        travelled = mean - ravel_pytree(state.previous)[0]
+        in_mean, in_cov = ravel_pytree(gradients.mean)[0], gradients.cov
+        if prior_precision is not None:
+            in_mean = in_mean + prior_precision * (mean - ravel_pytree(state.centre)[0])
+            identity = jnp.eye(mean.size)
+            in_cov = in_cov + 0.5 * (prior_precision * identity - state.precision)
+
+        # Rounding must not make the precision drift away from symmetry.
+        wanted = state.precision + rho * (in_cov + in_cov.T)
+        half = _inverse_factor(wanted)
+        inside = jnp.all(jnp.isfinite(half))
+        precision = jnp.where(inside, wanted, state.precision)
+        half = jnp.where(inside, half, state.half)
+
+        push = gamma * (state.precision @ travelled) - pace * alpha * in_mean
+        moved = mean + state.length * ((half @ push) @ half)
+        finite = jnp.all(jnp.isfinite(moved)) & jnp.all(jnp.isfinite(in_cov))
+        return FullVariationalState(
+            num_steps=state.num_steps + 1,
+            mean=unravel(jnp.where(finite, moved, mean)),
+            previous=state.mean,
+            precision=jnp.where(finite, precision, state.precision),
+            half=jnp.where(finite, half, state.half),
+            centre=state.centre,
+            length=recovered(state.length),
+            refused=state.refused + ~(inside & finite),
+        )
+
+    return VariationalOptimiser(init, sample, update)
+
+
+def gauss_newton(gradients: PyTree) -> GaussianGradients:
+    """E[g] and 1/2 E[g g^T], from the loss's gradients at draws from q(theta).
+
+    The Gauss-Newton curvature stands for the Hessian, is never negative, and is not an
+    estimate of the Hessian: even with exact expectations the two schemes differ.
+
+    **Arguments:**
+
+    - `gradients`: a tree like theta, the draws on a leading axis, as
+      `jax.vmap(jax.grad(loss))(draws)` gives.
+    """
+    flat = _stacked(gradients)
+    return GaussianGradients(_means(gradients), 0.5 * (flat.T @ flat) / flat.shape[0])
+
+
+def exact_hessian(gradients: PyTree, hessians: PyTree) -> GaussianGradients:
+    """E[g] and 1/2 E[H], from the gradients and Hessians at draws from q(theta).
+
+    Unbiased (the theorems of Bonnet and Price), but of any sign.
+
+    **Arguments:**
+
+    - `gradients`: as in `gauss_newton`.
+    - `hessians`: a tree of trees, as `jax.vmap(jax.hessian(loss))(draws)` gives.
+    """
+    leaves = jax.tree.leaves(gradients)
+    sizes = [leaf[0].size for leaf in leaves]
+    blocks = iter(jax.tree.leaves(hessians))
+    rows = [[jnp.mean(next(blocks), 0).reshape(n, m) for m in sizes] for n in sizes]
+    return GaussianGradients(_means(gradients), 0.5 * jnp.block(rows))
+
+
+def _matrix(value: Any, size: int) -> Float[Array, "D D"]:
+    """The precision at the start, refused where no Gaussian has it."""
+    precision = jnp.asarray(value, dtype=float)
+    if precision.ndim == 0:
+        precision = precision * jnp.eye(size)
+    if precision.shape != (size, size):
+        raise ValueError(
+            f"`initial_precision` must be a number or {size} x {size}, for theta has "
+            f"{size} entries; got shape {precision.shape}."
+        )
+    if isinstance(precision, Tracer):
+        return precision
+    known = np.asarray(precision)
+    if not (np.allclose(known, known.T) and np.linalg.eigvalsh(known).min() > 0.0):
+        raise ValueError("`initial_precision` must be symmetric positive definite.")
+    return precision
+
+
+def _means(stacked: PyTree) -> PyTree:
+    return jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), stacked)
+
+
+def _stacked(tree: PyTree) -> Float[Array, "S D"]:
+    leaves = jax.tree.leaves(tree)
+    return jnp.concatenate([jnp.reshape(a, (a.shape[0], -1)) for a in leaves], axis=1)
+
+
+def _inverse_factor(precision: Float[Array, "D D"]) -> Float[Array, "D D"]:
+    """L^-1 with L L^T the precision; not finite where it is not positive definite."""
+    if precision.shape[0] == 1:
+        return 1.0 / jnp.sqrt(precision)
+    return _one_at_a_time(precision)
+
+
+@sequential_vmap
+def _one_at_a_time(precision: Any) -> Any:
+    # Under vmap too: a batch of LAPACK calls can deadlock a CPU (see `linalg`).
+    return inverse_lower(cholesky(precision))

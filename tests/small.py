@@ -1,0 +1,40 @@
+"""A small fit that compiles quickly, for the tests of training itself."""
+
+import functools as ft
+
+import jax.random as jr
+import numpy as np
+
+from motleygp import optim, restarts, training
+from motleygp.data import Dataset, make_dataset
+from motleygp.initialise import data_driven_start
+from motleygp.likelihoods import Bernoulli, Gaussian
+
+BATCH_SIZE = 30
+SCHEME = optim.fng()
+SETTINGS = dict(num_latents=1, rank=(1,), num_inducing=6)
+
+
+def task() -> restarts.Task:
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-2, 2, size=(70, 1))
+    y = np.sin(3 * x[:, 0]) + 0.1 * rng.normal(size=70)
+    likelihoods = (Gaussian(), Bernoulli())
+    data = make_dataset([x, x], [y, (y > 0).astype(float)], likelihoods)
+    return restarts.Task(
+        data=data,
+        held_out=None,
+        likelihoods=likelihoods,
+        start=ft.partial(data_driven_start, **SETTINGS),
+        scheme=SCHEME,
+        batch_size=BATCH_SIZE,
+        num_steps=40,
+    )
+
+
+def build() -> tuple[training.TrainState, Dataset, training.Step]:
+    given = task()
+    rng = np.random.default_rng(0)
+    model, _ = given.start(rng, given.data, given.likelihoods)
+    state = training.init(jr.key(0), model, given.data, SCHEME, num_steps=10_000)
+    return state, given.data, training.make_step(SCHEME, batch_size=BATCH_SIZE)

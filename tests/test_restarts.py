@@ -1,0 +1,123 @@
+"""Several starts: in turn, in processes, together; the best is kept."""
+
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import small
+from motleygp import initialise, optim, restarts
+from motleygp.data import hold_out
+from motleygp.initialise import paper_start
+from motleygp.objective import elbo, full_elbo, held_out_nlpd
+
+
+@pytest.fixture(scope="module")
+def task():
+    return small.task()
+
+
+def same(a: restarts.Outcome, b: restarts.Outcome) -> bool:
+    assert a.fitted is not None and b.fitted is not None
+    means = np.array_equal(a.fitted.q.mean, b.fitted.q.mean)
+    return means and a.score == b.score
+
+
+def test_the_same_seed_gives_the_same_run_bit_for_bit(task):
+    first, again = restarts.run(task, 1), restarts.run(task, 1)
+    assert same(first, again)
+    assert not same(first, restarts.run(task, 2))
+
+
+@pytest.mark.slow
+def test_processes_give_what_one_process_gives():
+    # In a process of its own: the type checks of the tests' import hook do not pickle.
+    code = """
+import numpy as np, small
+from motleygp import restarts
+apart = restarts.run_in_processes(small.task(), [1, 2], n_jobs=2)
+for seed, outcome in zip([1, 2], apart, strict=True):
+    alone = restarts.run(small.task(), seed)
+    assert outcome.score == alone.score
+    assert np.array_equal(outcome.fitted.q.mean, alone.fitted.q.mean)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parent)
+
+
+@pytest.mark.slow
+def test_together_is_close_to_alone(task):
+    together = restarts.run_together(task, [1, 2])
+    for seed, outcome in zip([1, 2], together, strict=True):
+        np.testing.assert_allclose(
+            outcome.score, restarts.run(task, seed).score, rtol=1e-6
+        )
+
+
+def test_the_score_is_minus_the_bound_on_all_rows(task):
+    outcome = restarts.run(task, 1)
+    model, q = outcome.fitted
+    expected = -float(elbo(model, q, task.data).elbo)
+    np.testing.assert_allclose(outcome.score, expected, rtol=1e-9)
+
+
+def test_the_best_run_is_kept_and_failures_are_told(task):
+    good = restarts.run(task, 1)
+    worse = good._replace(score=good.score + 1.0)
+    failed = restarts._failed("it fell over.")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert restarts.best([worse, good])[1] is good
+    with pytest.warns(UserWarning, match="1 of 2 restarts failed: it fell over"):
+        assert restarts.best([failed, worse])[1] is worse
+    with pytest.raises(FloatingPointError, match="it fell over"):
+        restarts.best([failed, failed])
+
+
+def test_a_run_that_breaks_is_an_outcome_not_a_crash(task):
+    wild = optim.Scheme(
+        optim.natural_gradient(1.0, guard=None),
+        optim.variational(1e6, precision_step=0.1),
+        refuse=False,
+    )
+    outcome = restarts.run(task._replace(scheme=wild), 1)
+    assert outcome.fitted is None and outcome.score == np.inf
+    assert outcome.error is not None and "no longer finite" in outcome.error
+
+
+def test_held_out_rows_are_apart_and_score_the_run(task, rng):
+    left, held = hold_out(rng, task.data, 0.25)
+    assert left[0].total == 52 and held[0].total == 18
+    rows = np.concatenate([left[0].x, held[0].x])
+    np.testing.assert_array_equal(np.sort(rows[:, 0]), np.sort(task.data[0].x[:, 0]))
+    outcome = restarts.run(task._replace(data=left, held_out=held), 1)
+    model, q = outcome.fitted
+    np.testing.assert_allclose(
+        outcome.score, float(np.mean(held_out_nlpd(model, q, held))), rtol=1e-9
+    )
+    scores = outcome.trace["held_out"]
+    assert np.isfinite(scores).sum() == 1 and np.isfinite(scores[-1])
+
+
+def test_the_papers_start(rng, task, monkeypatch):
+    model, q = paper_start(rng, task.data, task.likelihoods, **small.SETTINGS)
+    z = np.asarray(model.prior.inducing)[0, :, 0]
+    np.testing.assert_allclose(np.diff(z), np.ptp(z) / 5)
+    assert model.fixed_offset and not np.any(model.offset)
+    np.testing.assert_allclose(q.cov()[0], np.eye(6) * float(q.cov()[0, 0, 0]))
+    # Where I is too wide for an exponential link, the start is narrower.
+    monkeypatch.setattr(initialise, "_MAX_VARIANCE", 1e-3)
+    _, narrow = paper_start(rng, task.data, task.likelihoods, **small.SETTINGS)
+    assert float(narrow.cov()[0, 0, 0]) < 1.0
+
+
+def test_the_bound_by_parts_is_the_bound(task, monkeypatch):
+    from motleygp import objective
+
+    outcome = restarts.run(task, 1)
+    model, q = outcome.fitted
+    whole = full_elbo(model, q, task.data)
+    monkeypatch.setattr(objective, "_ROWS", 17)
+    np.testing.assert_allclose(full_elbo(model, q, task.data), whole, rtol=1e-12)

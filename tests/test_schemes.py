@@ -1,0 +1,246 @@
+"""One iteration of each scheme against the paper's formulas.
+
+The bound here is written from the paper once more, in the plain variables: q(u) itself,
+A = K_fu K_uu^-1, no whitening. Its gradients come by automatic differentiation; the
+updates are the formulas in NumPy, and optax for Adam.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import optax
+import pytest
+from jax.scipy.special import gammaln
+
+from motleygp import likelihoods as lik, optim, training
+from motleygp.data import make_dataset
+from motleygp.kernels import EQ
+from motleygp.model import Model
+from motleygp.optim import Scheme, natural_gradient, variational
+from motleygp.posterior import from_precision
+from motleygp.priors import LMC
+
+NUM_LATENTS, NUM_INDUCING, NUM_INPUTS, JITTER, BATCH = 2, 5, 2, 1e-4, 6
+ALPHA, BETA, GAMMA, UPSILON, LAMBDA, P0 = 0.05, 0.2, 0.6, 0.4, 1.5, 3.0
+NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(80)
+
+
+def build(rng):
+    """Het-Gaussian, Poisson and Bernoulli outputs; a model and a q(u)."""
+    x = rng.normal(size=(14, NUM_INPUTS))
+    ys = [rng.normal(size=14), rng.poisson(2.0, size=14), rng.integers(2, size=14)]
+    likelihoods = (lik.HetGaussian(), lik.Poisson(), lik.Bernoulli())
+    data = make_dataset([x] * 3, [np.asarray(y, float) for y in ys], likelihoods)
+    prior = LMC(
+        EQ(rng.uniform(0.8, 1.5, size=(NUM_LATENTS, NUM_INPUTS))),
+        rng.normal(size=(4, NUM_LATENTS)),
+        1.5 * rng.normal(size=(NUM_LATENTS, NUM_INDUCING, NUM_INPUTS)),
+        jitter=JITTER,
+    )
+    model = Model(prior, jnp.zeros(4), likelihoods, fixed_offset=True)
+    root = rng.normal(size=(NUM_LATENTS, NUM_INDUCING, NUM_INDUCING))
+    precision = root @ root.swapaxes(1, 2) + NUM_INDUCING * np.eye(NUM_INDUCING)
+    mean = rng.normal(size=(NUM_LATENTS, NUM_INDUCING))
+    return data, model, from_precision(jnp.asarray(mean), jnp.asarray(precision))
+
+
+def plain_nelbo(theta, m, V, batch):
+    """Minus the bound in (Z, log length-scales, weights), m and V."""
+    Z, log_l, W = theta
+    (block,) = batch
+    means, variances, kl = [], [], 0.0
+    for q in range(NUM_LATENTS):
+
+        def kernel(a, b, q=q):
+            scaled = (a[:, None, :] - b[None, :, :]) / jnp.exp(log_l[q])
+            return jnp.exp(-0.5 * jnp.sum(scaled**2, axis=2))
+
+        K = kernel(Z[q], Z[q]) + JITTER * jnp.eye(NUM_INDUCING)
+        K_inv = jnp.linalg.inv(K)
+        A = kernel(block.x, Z[q]) @ K_inv
+        means.append(A @ m[q])
+        variances.append(1.0 - jnp.sum(A * (A @ (K - V[q])), axis=1))
+        log_ratio = jnp.linalg.slogdet(K)[1] - jnp.linalg.slogdet(V[q])[1]
+        square = m[q] @ K_inv @ m[q]
+        kl += 0.5 * (jnp.sum(K_inv * V[q].T) + square - NUM_INDUCING + log_ratio)
+    f = W @ jnp.stack(means)
+    v = W**2 @ jnp.stack(variances)
+    y1, y2, y3 = block.y
+    precision = jnp.exp(-f[1] + 0.5 * v[1])
+    het = -0.5 * (jnp.log(2 * jnp.pi) + f[1] + ((y1 - f[0]) ** 2 + v[0]) * precision)
+    poisson = y2 * f[2] - jnp.exp(f[2] + 0.5 * v[2]) - gammaln(y2 + 1.0)
+    values = f[3][:, None] + jnp.sqrt(v[3])[:, None] * NODES
+    signed = (2.0 * y3 - 1.0)[:, None] * values
+    bernoulli = -jnp.logaddexp(0.0, -signed) @ (WEIGHTS / WEIGHTS.sum())
+    return -block.scale * jnp.sum(het + poisson + bernoulli) + kl
+
+
+plain_gradients = jax.jit(jax.grad(plain_nelbo, argnums=(0, 1, 2)))
+
+
+def leaves_of(theta: Model):
+    prior = theta.prior
+    return [prior.inducing, prior.kernel.log_lengthscale, prior.weights]
+
+
+def run_and_record(scheme, data, model, q, num_steps=2):
+    """States before and after each step, with the minibatch and draws it used."""
+    state = training.init(jr.key(3), model, data, scheme, num_steps=100, q=q)
+    step = jax.jit(training.make_step(scheme, batch_size=BATCH))
+    records = []
+    for _ in range(num_steps):
+        batch, _ = training.minibatch(state, data, BATCH)
+        key = jr.fold_in(jr.fold_in(state.key, state.iteration), len(data))
+        draws = scheme.theta.sample(key, state.theta, scheme.num_samples)
+        new, info = step(state, data)
+        records.append((state, batch, draws, new))
+        assert not bool(info.refused)
+        state = new
+    return records
+
+
+def gradients_at_draws(batch, draws, m, V):
+    """The plain gradients at every draw: theta's stacked, q's averaged."""
+    stacked = leaves_of(draws)
+    each = [
+        plain_gradients([leaf[s] for leaf in stacked], m, V, batch)
+        for s in range(len(stacked[0]))
+    ]
+    g = [np.stack([np.asarray(e[0][i]) for e in each]) for i in range(3)]
+    dm = np.mean([np.asarray(e[1]) for e in each], axis=0)
+    dV = np.mean([0.5 * (e[2] + np.swapaxes(e[2], 1, 2)) for e in each], axis=0)
+    return g, dm, dV
+
+
+def assert_close(actual, expected):
+    np.testing.assert_allclose(actual, expected, rtol=1e-9, atol=1e-11)
+
+
+def natural_step(q, previous_mean, dm, dV):
+    """V'^-1 = V^-1 + 2 b dF/dV; m' = m - b V' dF/dm + u V' V^-1 (m - m_previous)."""
+    m, V = np.asarray(q.mean), np.asarray(q.cov())
+    V_inv = np.linalg.inv(V)
+    V_new = np.linalg.inv(V_inv + 2.0 * BETA * dV)
+    push = -BETA * dm + UPSILON * np.einsum("gij,gj->gi", V_inv, m - previous_mean)
+    return m + np.einsum("gij,gj->gi", V_new, push), V_new
+
+
+@pytest.mark.parametrize("root", [True, False])
+@pytest.mark.parametrize("num_samples", [1, 3])
+def test_fng_is_the_papers_formulas(rng, root, num_samples):
+    data, model, q = build(rng)
+    scheme = Scheme(
+        natural_gradient(BETA, momentum=UPSILON, guard=None),
+        variational(
+            ALPHA,
+            momentum=GAMMA,
+            prior_precision=LAMBDA,
+            initial_p=P0,
+            root=root,
+            units=optim._schemes._squared_lengthscales,
+        ),
+        num_samples=num_samples,
+        whitened=False,
+        refuse=False,
+    )
+    units = [1.0, 2.0, 1.0]  # theta_L is the logarithm of the squared length-scales.
+    mu = mu_before = [
+        u * np.asarray(leaf) for u, leaf in zip(units, leaves_of(model), strict=True)
+    ]
+    p = [np.full_like(leaf, P0) for leaf in mu]
+    m_before = np.asarray(q.mean)
+    for state, batch, draws, new in run_and_record(scheme, data, model, q):
+        m, V = np.asarray(state.q.mean), np.asarray(state.q.cov())
+        g, dm, dV = gradients_at_draws(batch, draws, m, V)
+        m_new, V_new = natural_step(state.q, m_before, dm, dV)
+        assert_close(new.q.mean, m_new)
+        assert_close(new.q.cov(), V_new)
+        p_new, mu_new = [], []
+        for i in range(3):
+            scaled = g[i] / units[i]
+            p_new.append((1 - ALPHA) * p[i] + ALPHA * np.mean(scaled**2, axis=0))
+            s, s_new = (np.sqrt(a) if root else a for a in (p[i], p_new[i]))
+            force = scaled.mean(axis=0) + LAMBDA * mu[i]
+            momentum = GAMMA * (s + LAMBDA) / (s_new + LAMBDA) * (mu[i] - mu_before[i])
+            mu_new.append(mu[i] - ALPHA * force / (s_new + LAMBDA) + momentum)
+        for i, leaf in enumerate(leaves_of(new.theta.mean)):
+            assert_close(units[i] * leaf, mu_new[i])
+        for i, leaf in enumerate(leaves_of(new.theta.p)):
+            assert_close(leaf, p_new[i])
+        mu, mu_before, p, m_before = mu_new, mu, p_new, m
+
+
+def test_draws_have_the_variance_of_q_theta(rng):
+    _, model, _ = build(rng)
+    explorer = variational(0.1, prior_precision=LAMBDA, initial_p=P0)
+    theta = eqx.filter(model, training.trainable(model))
+    draws = explorer.sample(jr.key(0), explorer.init(theta), 4000)
+    for leaf, mean in zip(leaves_of(draws), leaves_of(theta), strict=True):
+        np.testing.assert_allclose(leaf.mean(axis=0), mean, atol=0.05)
+        np.testing.assert_allclose(leaf.var(axis=0), 1 / (P0 + LAMBDA), rtol=0.15)
+
+
+def test_hybrid_is_natural_gradient_and_optax(rng):
+    data, model, q = build(rng)
+    adam = optax.adam(0.03)
+    scheme = Scheme(
+        natural_gradient(BETA, momentum=UPSILON, guard=None),
+        optim.point(adam),
+        whitened=False,
+    )
+    theta = [jnp.asarray(leaf) for leaf in leaves_of(model)]
+    inner, m_before = adam.init(theta), np.asarray(q.mean)
+    for state, batch, draws, new in run_and_record(scheme, data, model, q):
+        m, V = np.asarray(state.q.mean), np.asarray(state.q.cov())
+        g, dm, dV = gradients_at_draws(batch, draws, m, V)
+        m_new, V_new = natural_step(state.q, m_before, dm, dV)
+        assert_close(new.q.mean, m_new)
+        assert_close(new.q.cov(), V_new)
+        moves, inner = adam.update([jnp.asarray(a[0]) for a in g], inner, theta)
+        theta = [a + b for a, b in zip(theta, moves, strict=True)]
+        for leaf, expected in zip(leaves_of(new.theta.mean), theta, strict=True):
+            assert_close(leaf, expected)
+        m_before = m
+
+
+@pytest.mark.parametrize("make", [optax.adam, optax.sgd])
+def test_adam_and_sgd_move_the_mean_and_the_factor(rng, make):
+    data, model, q = build(rng)
+    optimiser = make(0.002)
+    scheme = Scheme(
+        optim.factor_descent(optimiser), optim.point(optimiser), whitened=False
+    )
+
+    def nelbo(theta, m, C, batch):
+        lower = jnp.tril(C)
+        return plain_nelbo(theta, m, lower @ jnp.swapaxes(lower, 1, 2), batch)
+
+    gradients = jax.jit(jax.grad(nelbo, argnums=(0, 1, 2)))
+    factor = jnp.asarray(np.linalg.cholesky(np.asarray(q.cov())))
+    both = ([jnp.asarray(a) for a in leaves_of(model)], (q.mean, factor))
+    inner = optimiser.init(both)
+    for _, batch, _, new in run_and_record(scheme, data, model, q):
+        in_theta, dm, dC = gradients(both[0], *both[1], batch)
+        moves, inner = optimiser.update((in_theta, (dm, dC)), inner, both)
+        both = jax.tree.map(jnp.add, both, moves)
+        for leaf, expected in zip(leaves_of(new.theta.mean), both[0], strict=True):
+            assert_close(leaf, expected)
+        mean, factor = both[1]
+        assert_close(new.q.mean, mean)
+        assert_close(new.q.cov(), factor @ jnp.swapaxes(factor, 1, 2))
+
+
+def test_whitened_and_plain_steps_agree_at_one_theta(rng):
+    # With theta at rest, the natural gradient does not see the parametrisation of u.
+    data, model, q = build(rng)
+    still = optim.point(optax.sgd(0.0))
+    natural = natural_gradient(BETA, momentum=UPSILON, guard=None)
+    ends = []
+    for whitened in (True, False):
+        scheme = Scheme(natural, still, whitened=whitened)
+        last = run_and_record(scheme, data, model, q, num_steps=3)[-1][-1]
+        ends.append(training.posterior(scheme, last))
+    np.testing.assert_allclose(ends[0].mean, ends[1].mean, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(ends[0].cov(), ends[1].cov(), rtol=1e-7, atol=1e-9)
