@@ -1,6 +1,7 @@
 """The paper's real data with default settings: the table of docs/results.md.
 
     python experiments/real.py --data-dir DIR
+    python experiments/real.py naval --set cool_down=0.3   # other settings of a scheme
 
 One restart, the fixed splits 0, 1 and 2, mean NLPD over the outputs on the test rows
 (real outputs standardised), beside the constant fit of the same split.
@@ -26,7 +27,7 @@ def score(
     settings = {"max_iter": args.max_iter} if args.max_iter else {}
     model = mg.MotleyGP(
         columns,
-        optimizer=args.optimizer,
+        optimizer=getattr(mg.optim, args.optimizer)(**dict(args.set)),
         random_state=args.seed + split,
         progress=False,
         **settings,
@@ -39,11 +40,17 @@ def score(
     return -model.score(problem.x_test, test), constant, seconds
 
 
+def _setting(text: str) -> tuple[str, float]:
+    name, value = text.split("=")
+    return name, float(value)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", default=NAMES, help="data sets")
     parser.add_argument("--data-dir", type=Path)
-    parser.add_argument("--optimizer", default="fng")
+    parser.add_argument("--optimizer", default="fng", choices=tuple(mg.optim.BY_NAME))
+    parser.add_argument("--set", action="append", default=[], type=_setting)
     parser.add_argument("--max-iter", type=int)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()

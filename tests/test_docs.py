@@ -21,7 +21,8 @@ def test_the_readme_runs(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    "name", ["index", "model", "training", "expectations", "speed"]
+    "name",
+    ["index", "model", "training", "results", "expectations", "speed"],
 )
 def test_no_placeholder_is_left_in_the_docs(name):
     text = (ROOT / "docs" / f"{name}.md").read_text()

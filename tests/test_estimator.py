@@ -293,9 +293,9 @@ def test_wrong_parameters_are_refused_and_change_nothing(fitted, values, message
 @pytest.mark.parametrize(
     "settings",
     [
-        {"optimizer": "hybrid"},
+        pytest.param({"optimizer": "hybrid"}, marks=pytest.mark.slow),
         {"optimizer": "adam"},
-        {"optimizer": "sgd"},
+        pytest.param({"optimizer": "sgd"}, marks=pytest.mark.slow),
         {"preset": "paper", "optimizer": optim.paper("fng", step=0.001)},
         {"optimizer": optim.fng(num_samples=2, alpha=lambda count: 0.01)},
     ],

@@ -127,8 +127,7 @@ def natural_step(q, previous_mean, dm, dV):
     return m + np.einsum("gij,gj->gi", V_new, push), V_new
 
 
-@pytest.mark.parametrize("root", [True, False])
-@pytest.mark.parametrize("num_samples", [1, 3])
+@pytest.mark.parametrize(("root", "num_samples"), [(True, 1), (False, 3)])
 def test_fng_is_the_papers_formulas(rng, root, num_samples):
     data, model, q = build(rng)
     scheme = Scheme(
@@ -205,7 +204,9 @@ def test_hybrid_is_natural_gradient_and_optax(rng):
         m_before = m
 
 
-@pytest.mark.parametrize("make", [optax.adam, optax.sgd])
+@pytest.mark.parametrize(
+    "make", [optax.adam, pytest.param(optax.sgd, marks=pytest.mark.slow)]
+)
 def test_adam_and_sgd_move_the_mean_and_the_factor(rng, make):
     data, model, q = build(rng)
     optimiser = make(0.002)
@@ -232,6 +233,7 @@ def test_adam_and_sgd_move_the_mean_and_the_factor(rng, make):
         assert_close(new.q.cov(), factor @ jnp.swapaxes(factor, 1, 2))
 
 
+@pytest.mark.slow
 def test_whitened_and_plain_steps_agree_at_one_theta(rng):
     # With theta at rest, the natural gradient does not see the parametrisation of u.
     data, model, q = build(rng)
@@ -244,3 +246,26 @@ def test_whitened_and_plain_steps_agree_at_one_theta(rng):
         ends.append(training.posterior(scheme, last))
     np.testing.assert_allclose(ends[0].mean, ends[1].mean, rtol=1e-7, atol=1e-9)
     np.testing.assert_allclose(ends[0].cov(), ends[1].cov(), rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: optim.fng(alpha=-1.0), "`step_size` must be above 0"),
+        (lambda: optim.fng(beta=0.0), "`step_size` must be above 0"),
+        (lambda: optim.fng(gamma=1.0), "`momentum` must be at least 0 and below 1"),
+        (lambda: optim.fng(upsilon=-0.1), "`momentum` must be at least 0 and below 1"),
+        (lambda: optim.paper("newton"), "`name` must be one of fng, hybrid, adam, sgd"),
+    ],
+)
+def test_wrong_settings_of_schemes_are_one_line(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_schedules_reach_every_step_size(rng):
+    data, model, q = build(rng)
+    rates = dict(alpha=lambda t: 0.01 / (t + 1), beta=lambda t: 0.5 / (t + 1))
+    scheme = optim.fng(**rates, gamma=lambda t: 0.1 * t, upsilon=lambda t: 0.1 * t)
+    records = run_and_record(scheme, data, model, q)
+    assert int(records[-1][-1].theta.num_steps) == 2

@@ -71,9 +71,6 @@ def initial_model(
 
 # The paper's own start, as its authors' code has it.
 _PAPER_JITTER = 1e-6
-_MAX_VARIANCE = 40.0
-_MIN_SHRINK = 1e-6
-_MAX_CHECKED = 2000
 
 
 def paper_start(
@@ -89,9 +86,9 @@ def paper_start(
 
     Z is an even grid in each input, in random order but for the first, the same for
     every latent process; weights are N(0, 1), length-scales sqrt(P) U(0.001, 1.001);
-    q(u) has mean 0.2 N(0, 1) and covariance I, both tenfold smaller for as often as
-    some function's variance at the data is beyond what an exponential link can bear:
-    the authors' code clips the exponents there, which breaks the bound.
+    q(u) has mean 0.2 N(0, 1) and covariance I. Where long length-scales meet irregular
+    Z this makes functions of a variance that no exponential link can bear: the authors'
+    code clips the exponents there, which breaks the bound; here such a run ends.
     """
     x = np.concatenate([np.asarray(block.x) for block in data])
     num_inputs, num_groups = x.shape[1], sum(rank)
@@ -113,9 +110,7 @@ def paper_start(
         fixed_offset=True,
     )
     mean = 0.2 * rng.normal(size=(num_groups, num_inducing))
-    eyes = np.broadcast_to(
-        np.eye(num_inducing), (num_groups, num_inducing, num_inducing)
-    )
+    eyes = np.tile(np.eye(num_inducing), (num_groups, 1, 1))
     return model, from_precision(jnp.asarray(mean), jnp.asarray(eyes))
 
 

@@ -41,6 +41,8 @@ class Beta(AbstractLikelihood):
             stirling_remainder(a) + stirling_remainder(b) - stirling_remainder(a + b)
         )
         divergence = a * (log1p_exp(-d) + log_y) + b * (log1p_exp(d) + log_1_y)
+        # It is never positive; rounding, times a + b, would make it so beyond 1e16.
+        divergence = jnp.minimum(divergence, 0.0)
         return divergence + remainders - log_y - log_1_y
 
     def expected_log_prob(self, y: Array, mean: Array, var: Array) -> Array:

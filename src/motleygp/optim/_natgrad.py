@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float, Int
 from motleygp._types import Scalar
 from motleygp.linalg import cholesky, inverse_lower, over_groups
 from motleygp.objective import NaturalTerms
+from motleygp.optim import _checks
 from motleygp.optim._schedule import Schedule, at
 from motleygp.posterior import Posterior
 
@@ -98,6 +99,8 @@ def natural_gradient(
     - `momentum`: u (the paper's upsilon), likewise.
     - `guard`: what a step may do; `None` for the formulas alone.
     """
+    _checks.check_positive("step_size", step_size)
+    _checks.check_momentum(momentum)
 
     def init(q: Posterior) -> NatGradState:
         num_groups = q.mean.shape[0]

@@ -209,6 +209,8 @@ def paper(
     - `step`: of everything but SGD, for which the authors' 1e-15 moves nothing.
     - `momentum`: gamma and upsilon.
     """
+    if name not in BY_NAME:
+        raise ValueError(f"`name` must be one of {', '.join(BY_NAME)}; got {name!r}.")
     natural = natural_gradient(step, momentum=momentum, guard=None)
     explored = variational(
         step,
