@@ -50,6 +50,7 @@ $(GPFLOW)/.ready: benchmarks/gpflow-requirements.txt
 
 bench: $(READY) $(GPFLOW)/.ready
 	$(BIN)/python benchmarks/step.py --gpflow $(GPFLOW)/bin/python
+	$(BIN)/python benchmarks/schemes.py
 
 docs: $(READY)
 	$(BIN)/mkdocs build --strict --site-dir build/site
