@@ -515,7 +515,7 @@ def test_gaussian_refuses_noise_that_is_not_positive(noise: float):
 def test_beta_stays_a_density_where_its_parameters_overflow_the_digits():
     # A log density with a + b = n is at most about half of log n; at n = e^60, rounding
     # alone would be of the order of 1e10.
-    beta = lik.Beta()
+    beta = Beta()
     f = jnp.asarray(np.random.default_rng(0).uniform(20.0, 60.0, size=(2, 2000)))
     y = jnp.asarray(np.random.default_rng(1).uniform(0.01, 0.99, size=2000))
     assert float(jnp.max(beta.log_prob(y, f))) < 0.5 * 61.0 + 5.0
