@@ -34,11 +34,11 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# One thread each for the two workers: more make small matrices slower. A file stays
-# with one worker, so that what its tests share is compiled once.
+# One thread each for the two workers: more make small matrices slower. Each gets half of
+# the tests in their order, so that what a file shares is compiled once, and helps the other.
 test: lint
 	rm -f .coverage .coverage.*
-	NPROC=1 $(BIN)/python -m pytest -n 2 --dist loadfile --cov --cov-report=term
+	NPROC=1 $(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term
 
 test-slow: $(READY)
 	NPROC=1 $(BIN)/python -m pytest -n 2 -m slow

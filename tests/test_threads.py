@@ -51,6 +51,6 @@ def run_with_threads(num_threads: int) -> str:
     ).stdout
 
 
-@pytest.mark.parametrize("num_threads", [1, 2, 4])
+@pytest.mark.parametrize("num_threads", [pytest.param(1, marks=pytest.mark.slow), 2, 4])
 def test_the_real_step_runs_under_any_number_of_threads(num_threads):
     assert float(run_with_threads(num_threads)) < 1e6
