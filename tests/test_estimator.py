@@ -294,10 +294,13 @@ def test_wrong_parameters_are_refused_and_change_nothing(fitted, values, message
     "settings",
     [
         pytest.param({"optimizer": "hybrid"}, marks=pytest.mark.slow),
-        {"optimizer": "adam"},
+        pytest.param({"optimizer": "adam"}, marks=pytest.mark.slow),
         pytest.param({"optimizer": "sgd"}, marks=pytest.mark.slow),
         {"preset": "paper", "optimizer": optim.paper("fng", step=0.001)},
-        {"optimizer": optim.fng(num_samples=2, alpha=lambda count: 0.01)},
+        pytest.param(
+            {"optimizer": optim.fng(num_samples=2, alpha=lambda count: 0.01)},
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_every_scheme_trains_the_same_model(settings):
@@ -319,19 +322,12 @@ def test_restarts_keep_the_best_and_every_trace():
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
 
 
-def test_held_out_rows_end_a_run_and_choose_the_state():
+def test_held_out_rows_choose_the_state_and_the_bar_shows_them(capsys):
     X, Y = make_frames()
-    model = mg.MotleyGP(
-        OUTPUTS, random_state=0, validation_fraction=0.3, **SETTINGS
-    ).fit(X, Y)
+    settings = SETTINGS | {"progress": True, "validation_fraction": 0.3}
+    model = mg.MotleyGP(OUTPUTS, random_state=0, **settings).fit(X, Y)
     scores = model.trace_["held_out"]
     np.testing.assert_allclose(model.restarts_[0]["score"], np.nanmin(scores))
-
-
-def test_the_bar_shows_the_bound_held_out_score_and_refusals(capsys):
-    X, Y = make_frames()
-    settings = SETTINGS | {"progress": True}
-    mg.MotleyGP(OUTPUTS, random_state=0, validation_fraction=0.3, **settings).fit(X, Y)
     shown = capsys.readouterr().err
     for word in ("training", "-ELBO", "held-out NLPD", "refused 0"):
         assert word in shown

@@ -127,7 +127,10 @@ def natural_step(q, previous_mean, dm, dV):
     return m + np.einsum("gij,gj->gi", V_new, push), V_new
 
 
-@pytest.mark.parametrize(("root", "num_samples"), [(True, 1), (False, 3)])
+@pytest.mark.parametrize(
+    ("root", "num_samples"),
+    [(True, 1), pytest.param(False, 3, marks=pytest.mark.slow)],
+)
 def test_fng_is_the_papers_formulas(rng, root, num_samples):
     data, model, q = build(rng)
     scheme = Scheme(
@@ -263,6 +266,7 @@ def test_wrong_settings_of_schemes_are_one_line(make, message):
         make()
 
 
+@pytest.mark.slow
 def test_schedules_reach_every_step_size(rng):
     data, model, q = build(rng)
     rates = dict(alpha=lambda t: 0.01 / (t + 1), beta=lambda t: 0.5 / (t + 1))
