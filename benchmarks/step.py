@@ -35,7 +35,7 @@ from motleygp.data import Dataset, make_dataset
 from motleygp.model import Model, trainable
 from motleygp.optim import natural_gradient
 from motleygp.posterior import from_prior, unwhiten
-from motleygp.priors import AbstractPrior
+from motleygp.priors import AbstractPrior, Sites, everywhere
 
 NUM_ROWS, NUM_INPUTS, NUM_INDUCING, NUM_LATENTS, BATCH = 1500, 10, 80, 3, 50
 NUM_FUNCTIONS = 8
@@ -94,14 +94,14 @@ def our_step(model: Model, data: Dataset) -> tuple[Callable, Any]:
     return step, (theta, q, natural.init(q), adam.init(eqx.filter(theta, eqx.is_array)))
 
 
-GroupBound = Callable[[Any, Array, Array, Array], tuple[Array, ...]]
+GroupBound = Callable[[Any, Sites, Array, Array], tuple[Array, ...]]
 
 
 def paper_group(prior: AbstractPrior) -> GroupBound:
     """One group's marginals and divergence as the paper writes them, q(u) = N(m, V)."""
 
-    def bound(group: Any, x: Array, mean: Array, cov: Array) -> tuple[Array, ...]:
-        k = prior.covariances(group, x)
+    def bound(group: Any, sites: Sites, mean: Array, cov: Array) -> tuple[Array, ...]:
+        k = prior.covariances(group, sites)
         factor, _ = linalg.jittered_cholesky(k.uu, prior.jitter)
         half = linalg.solve_lower(factor, k.ug)
         projection = solve_triangular(factor, half, trans=1, lower=True)  # K^-1 k
@@ -119,8 +119,8 @@ def paper_group(prior: AbstractPrior) -> GroupBound:
 def whitened_group(prior: AbstractPrior) -> GroupBound:
     """The same in the whitened variable, where the divergence does not see theta."""
 
-    def bound(group: Any, x: Array, mean: Array, cov: Array) -> tuple[Array, ...]:
-        k = prior.covariances(group, x)
+    def bound(group: Any, sites: Sites, mean: Array, cov: Array) -> tuple[Array, ...]:
+        k = prior.covariances(group, sites)
         factor, _ = linalg.jittered_cholesky(k.uu, prior.jitter)
         basis = linalg.solve_lower(factor, k.ug)
         var = k.gg - jnp.sum(basis**2, 0) + jnp.sum(basis * (cov @ basis), 0)
@@ -152,13 +152,14 @@ def autodiff_step(
     def nelbo(theta: Model, mean: Array, cov: Array, batch: Dataset) -> Array:
         model = eqx.combine(theta, fixed)
         bound = group_bound(model.prior)
+        sites = everywhere(batch[0].x, len(model.offset))
         m, v, kl = linalg.over_groups(
-            lambda group, mean, cov: bound(group, batch[0].x, mean, cov),
+            lambda group, mean, cov: bound(group, sites, mean, cov),
             model.prior.groups(),
             mean,
             cov,
         )
-        moments = model.prior.mix(m, v)
+        moments = model.prior.mix(sites, m, v)
         terms = objective.expected_log_lik(model.likelihoods, moments, batch)
         return jnp.sum(kl) - jnp.sum(terms)
 

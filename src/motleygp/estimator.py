@@ -13,9 +13,9 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from motleygp import frames, likelihoods as lik, loop, optim, restarts
+from motleygp import frames, likelihoods as lik, loop, optim, priors, restarts
 from motleygp.data import checked_inputs, hold_out, make_dataset
-from motleygp.initialise import data_driven_start, paper_start
+from motleygp.initialise import data_driven_start, paper_start, usual_num_latents
 from motleygp.model import Model
 from motleygp.objective import full_elbo, function_moments
 from motleygp.posterior import prior_factors, unwhiten, whiten
@@ -27,8 +27,14 @@ _function_moments = eqx.filter_jit(function_moments)
 _unwhiten, _whiten = eqx.filter_jit(unwhiten), eqx.filter_jit(whiten)
 _prior_factors = eqx.filter_jit(prior_factors)
 
-# Latent processes by default: one per output between these.
-_MIN_LATENTS, _MAX_LATENTS = 4, 10
+_FORMS: dict[tuple[str, str], type[priors.AbstractPrior]] = {
+    ("lmc", "auto"): priors.LMC,
+    ("convolution", "auto"): priors.Convolution,
+    ("convolution", "function"): priors.Convolution,
+    ("convolution", "latent"): priors.LatentConvolution,
+}
+# Parameters of a prior that are distances between inputs.
+_DISTANCES = ("lengthscale", "smoothing")
 
 
 class MotleyGP(BaseEstimator):
@@ -40,11 +46,17 @@ class MotleyGP(BaseEstimator):
         The likelihood of each output: names ("gaussian", "hetgaussian", "bernoulli",
         "beta", "gamma", "exponential", "poisson") or objects of
         ``motleygp.likelihoods``, keyed by column or in column order.
-    prior : "lmc"
-        The linear model of coregionalisation.
+    prior : "lmc" or "convolution"
+        The linear model of coregionalisation, or convolution processes: each parameter
+        function a smoothed sum of the latent processes.
+    inducing : "auto", "function" or "latent"
+        For convolutions, what the inducing values are of: each parameter function, as
+        in the paper ("auto"), or the latent processes, which all functions share. Only
+        with "latent" do outputs fill one another's gaps; it costs more.
     num_latents : int, optional
         Q, the number of latent processes; by default one per output, at least 4 and at
-        most 10, but no more than there are parameter functions.
+        most 10, but no more than there are parameter functions; 4 with inducing values
+        of functions.
     rank : int or sequence of int
         R_q, the number of copies of each latent process.
     kernel : "eq"
@@ -95,6 +107,7 @@ class MotleyGP(BaseEstimator):
         self,
         outputs: Mapping[str, Any] | Sequence[Any],
         prior: str = "lmc",
+        inducing: str = "auto",
         num_latents: int | None = None,
         rank: int | Sequence[int] = 1,
         kernel: str = "eq",
@@ -114,6 +127,7 @@ class MotleyGP(BaseEstimator):
     ):
         self.outputs = outputs
         self.prior = prior
+        self.inducing = inducing
         self.num_latents = num_latents
         self.rank = rank
         self.kernel = kernel
@@ -184,9 +198,8 @@ class MotleyGP(BaseEstimator):
 
     def _start(self, likelihoods: Sequence[lik.AbstractLikelihood]) -> restarts.Start:
         """What makes a model from a seed."""
-        num_functions = sum(likelihood.num_functions for likelihood in likelihoods)
-        usual = min(max(len(likelihoods), _MIN_LATENTS), _MAX_LATENTS, num_functions)
-        num_latents = self.num_latents or usual
+        form = _FORMS[self.prior, self.inducing]
+        num_latents = self.num_latents or usual_num_latents(form, likelihoods)
         rank = (
             (self.rank,) * num_latents
             if isinstance(self.rank, int)
@@ -198,7 +211,10 @@ class MotleyGP(BaseEstimator):
                 f"processes; got {self.rank}."
             )
         settings: dict[str, Any] = dict(
-            num_latents=num_latents, rank=rank, num_inducing=self.num_inducing
+            num_latents=num_latents,
+            rank=rank,
+            num_inducing=self.num_inducing,
+            form=form,
         )
         if self.preset == "paper":
             return ft.partial(paper_start, **settings)
@@ -233,7 +249,8 @@ class MotleyGP(BaseEstimator):
 
     def _check_settings(self) -> None:
         choices: dict[str, tuple] = {
-            "prior": ("lmc",),
+            "prior": ("lmc", "convolution"),
+            "inducing": ("auto", "function", "latent"),
             "kernel": ("eq",),
             "preset": (None, "paper"),
             "offset": ("marginal", "zero"),
@@ -246,6 +263,11 @@ class MotleyGP(BaseEstimator):
                     f"`{name}` must be one of {', '.join(map(str, known))}; "
                     f"got {getattr(self, name)!r}."
                 )
+        if (self.prior, self.inducing) not in _FORMS:
+            raise ValueError(
+                f"`inducing` must be 'auto' with prior {self.prior!r}, whose inducing "
+                f"values are of the latent processes; got {self.inducing!r}."
+            )
         counts = ["num_inducing", "max_iter", "batch_size", "restarts"]
         counts += ["num_latents"] if self.num_latents is not None else []
         for name in counts:
@@ -443,10 +465,11 @@ class MotleyGP(BaseEstimator):
 
     def _to_user_units(self, prior: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The prior's parameters, where they live in the space of the inputs."""
-        return prior | {
-            "inducing": prior["inducing"] * self.x_scale_ + self.x_shift_,
-            "lengthscale": prior["lengthscale"] * self.x_scale_,
+        distances = {
+            name: prior[name] * self.x_scale_ for name in _DISTANCES if name in prior
         }
+        inducing = prior["inducing"] * self.x_scale_ + self.x_shift_
+        return prior | distances | {"inducing": inducing}
 
     def set_parameters(self, **parameters: Any) -> "MotleyGP":
         """Replace some of `parameters()`, keeping the rest; q(u) is kept unwhitened.
@@ -488,9 +511,21 @@ class MotleyGP(BaseEstimator):
 
     def _model_from(self, new: Mapping[str, Any]) -> Model:
         old = self.model_
-        lengthscale = np.asarray(new["lengthscale"], dtype=float)
-        if not (lengthscale > 0).all():
-            raise ValueError("`lengthscale` must be positive.")
+        distances = {
+            name: np.asarray(new[name], dtype=float)
+            for name in _DISTANCES
+            if name in new
+        }
+        for name, value in distances.items():
+            if not (value > 0).all():
+                raise ValueError(f"`{name}` must be positive; got {value.min():g}.")
+        if isinstance(old.prior, priors.Convolution):
+            silent = ~np.any(new["weights"], axis=1)
+            if silent.any():
+                raise ValueError(
+                    "`weights` must have a weight other than 0 in every row; row "
+                    f"{np.argmax(silent)} has none."
+                )
         likelihoods = tuple(
             eqx.tree_at(
                 lambda l: l.log_noise, likelihood, jnp.log(float(new["noise"][name]))
@@ -503,10 +538,8 @@ class MotleyGP(BaseEstimator):
         )
         prior = old.prior.with_parameters(
             {name: np.asarray(new[name]) for name in old.prior.parameters()}
-            | {
-                "inducing": self._scaled(np.asarray(new["inducing"], dtype=float)),
-                "lengthscale": lengthscale / self.x_scale_,
-            }
+            | {name: value / self.x_scale_ for name, value in distances.items()}
+            | {"inducing": self._scaled(np.asarray(new["inducing"], dtype=float))}
         )
         offset = jnp.asarray(new["offset"], dtype=float)
         return Model(prior, offset, likelihoods, fixed_offset=old.fixed_offset)

@@ -14,14 +14,31 @@ from motleygp.kernels import EQ
 from motleygp.likelihoods import AbstractLikelihood, Gaussian
 from motleygp.model import Model
 from motleygp.posterior import Posterior, from_precision
-from motleygp.priors import LMC
-from motleygp.priors._lmc import DEFAULT_JITTER
+from motleygp.priors import LMC, AbstractConvolution, AbstractPrior, Convolution
+from motleygp.priors._base import DEFAULT_JITTER
 
 # k-means on more rows than this only costs time.
 _MAX_CLUSTERED = 20_000
 # Length-scales of the latent processes, in standard deviations of the inputs: drawn
 # from short to long, so that some process is near whatever the data need.
 _LENGTHSCALES = (0.1, 1.0)
+# Those of the smoothing kernels: short, so that a convolution starts near the linear
+# model with the same processes, and lengthens where a function wants it.
+_SMOOTHING = 0.05
+# Latent processes by default: one per output between these, and so many where they are
+# no more than the scales that every function has at hand.
+_MIN_LATENTS, _MAX_LATENTS = 4, 10
+_SCALES = 4
+
+
+def usual_num_latents(
+    form: type[AbstractPrior], likelihoods: Sequence[AbstractLikelihood]
+) -> int:
+    """Q where the user names none; never more than there are functions."""
+    num_functions = sum(likelihood.num_functions for likelihood in likelihoods)
+    if issubclass(form, Convolution):
+        return min(_SCALES, num_functions)
+    return min(max(len(likelihoods), _MIN_LATENTS), _MAX_LATENTS, num_functions)
 
 
 def data_driven_start(
@@ -42,6 +59,7 @@ def initial_model(
     num_latents: int,
     rank: tuple[int, ...],
     num_inducing: int,
+    form: type[AbstractPrior] = LMC,
     offset: str = "marginal",
     jitter: float = DEFAULT_JITTER,
 ) -> Model:
@@ -50,23 +68,60 @@ def initial_model(
     if offset == "zero":
         offsets = np.zeros_like(offsets)
     x = np.concatenate([np.asarray(block.x) for block in data])
-    num_groups = sum(rank)
-    inducing = [cluster_centres(rng, x, num_inducing) for _ in range(num_groups)]
-    lengthscale = draw_lengthscales(rng, num_latents) * np.sqrt(x.shape[1])
-    spread = np.where(x.std(axis=0) > 0, x.std(axis=0), 1.0)
-    weights = rng.normal(size=(len(offsets), num_groups)) / np.sqrt(num_groups)
+    num_copies = sum(rank)
+    inducing = [
+        cluster_centres(rng, rows, num_inducing)
+        for rows in _rows_of_groups(form, data, likelihoods, num_copies)
+    ]
+    spread = np.where(x.std(axis=0) > 0, x.std(axis=0), 1.0) * np.sqrt(x.shape[1])
+    lengthscale = draw_lengthscales(rng, num_latents)
+    weights = rng.normal(size=(len(offsets), num_copies))
+    if issubclass(form, Convolution):
+        # A function of its own inducing values sees the squares alone, as its kernel's
+        # mixture of scales: all of them, to begin with.
+        weights = np.sign(weights)
+    prior = _make_prior(
+        form,
+        kernel=EQ(lengthscale[:, None] * spread),
+        weights=weights / np.sqrt(num_copies),
+        smoothing=np.tile(_SMOOTHING * spread, (len(offsets), 1)),
+        inducing=np.stack(inducing),
+        rank=rank,
+        jitter=jitter,
+    )
     return Model(
-        prior=LMC(
-            EQ(lengthscale[:, None] * spread[None, :]),
-            weights,
-            np.stack(inducing),
-            rank=rank,
-            jitter=jitter,
-        ),
+        prior=prior,
         offset=jnp.asarray(offsets),
         likelihoods=fitted,
         fixed_offset=offset == "zero",
     )
+
+
+def _make_prior(
+    form: type[AbstractPrior], *, smoothing: np.ndarray, **arguments: Any
+) -> AbstractPrior:
+    if issubclass(form, AbstractConvolution):
+        return form(smoothing=smoothing, **arguments)
+    return form(**arguments)
+
+
+def _rows_of_groups(
+    form: type[AbstractPrior],
+    data: Dataset,
+    likelihoods: Sequence[AbstractLikelihood],
+    num_copies: int,
+) -> list[np.ndarray]:
+    """The inputs among which each group's inducing points lie: all of them, or those of
+    its own output where a group belongs to a function."""
+    if not issubclass(form, Convolution):
+        every = np.concatenate([np.asarray(block.x) for block in data])
+        return [every] * num_copies
+    own = {d: np.asarray(block.x) for block in data for d in block.outputs}
+    return [
+        own[d]
+        for d, likelihood in enumerate(likelihoods)
+        for _ in range(likelihood.num_functions)
+    ]
 
 
 # The paper's own start, as its authors' code has it.
@@ -81,27 +136,39 @@ def paper_start(
     num_latents: int,
     rank: tuple[int, ...],
     num_inducing: int,
+    form: type[AbstractPrior] = LMC,
 ) -> tuple[Model, Posterior]:
     """The paper's model and q(u): zero offsets, and nothing fitted to the outputs.
 
     Z is an even grid in each input, in random order but for the first, the same for
-    every latent process; weights are N(0, 1), length-scales sqrt(P) U(0.001, 1.001);
-    q(u) has mean 0.2 N(0, 1) and covariance I. Where long length-scales meet irregular
-    Z this makes functions of a variance that no exponential link can bear: the authors'
-    code clips the exponents there, which breaks the bound; here such a run ends.
+    every group; weights are N(0, 1), length-scales c sqrt(P) U(0.001, 1.001) with c = 1
+    and, for convolutions, c = 0.1 and smoothing length-scales 0.1 sqrt(P) U U'; q(u)
+    has mean 0.2 N(0, 1) and covariance I or, for convolutions, 9 I. Where long
+    length-scales meet irregular Z this makes functions of a variance that no
+    exponential link can bear: the authors' code clips the exponents there, which breaks
+    the bound; here such a run ends.
     """
     x = np.concatenate([np.asarray(block.x) for block in data])
-    num_inputs, num_groups = x.shape[1], sum(rank)
+    num_inputs, num_copies = x.shape[1], sum(rank)
+    convolved = issubclass(form, AbstractConvolution)
     grid = np.linspace(x.min(axis=0), x.max(axis=0), num_inducing)
     for p in range(1, num_inputs):
         grid[:, p] = rng.permutation(grid[:, p])
     lengthscale = np.sqrt(num_inputs) * (rng.uniform(size=(num_latents, 1)) + 0.001)
     num_functions = sum(likelihood.num_functions for likelihood in likelihoods)
+    weights = rng.normal(size=(num_functions, num_copies))
+    scale = 0.1 if convolved else 1.0
+    draws = rng.uniform(size=(2, num_functions, 1)) if convolved else np.ones((2, 1, 1))
+    num_groups = len(_rows_of_groups(form, data, likelihoods, num_copies))
     model = Model(
-        prior=LMC(
-            EQ(np.tile(lengthscale, (1, num_inputs))),
-            rng.normal(size=(num_functions, num_groups)),
-            np.tile(grid, (num_groups, 1, 1)),
+        prior=_make_prior(
+            form,
+            kernel=EQ(np.tile(scale * lengthscale, (1, num_inputs))),
+            weights=weights,
+            smoothing=np.tile(
+                scale * np.sqrt(num_inputs) * draws.prod(axis=0), (1, num_inputs)
+            ),
+            inducing=np.tile(grid, (num_groups, 1, 1)),
             rank=rank,
             jitter=_PAPER_JITTER,
         ),
@@ -110,8 +177,9 @@ def paper_start(
         fixed_offset=True,
     )
     mean = 0.2 * rng.normal(size=(num_groups, num_inducing))
-    eyes = np.tile(np.eye(num_inducing), (num_groups, 1, 1))
-    return model, from_precision(jnp.asarray(mean), jnp.asarray(eyes))
+    precision = np.eye(num_inducing) / (9.0 if convolved else 1.0)
+    precisions = np.tile(precision, (num_groups, 1, 1))
+    return model, from_precision(jnp.asarray(mean), jnp.asarray(precisions))
 
 
 def draw_lengthscales(rng: np.random.Generator, num_latents: int) -> np.ndarray:

@@ -7,6 +7,7 @@ A kernel is plain data. Leaves may carry a leading axis, one entry per latent pr
 import abc
 import math
 from collections.abc import Sequence
+from typing import TypeVar
 
 import equinox as eqx
 import jax
@@ -15,9 +16,12 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
-from motleygp.linalg import product
+from motleygp.linalg import product, transposed_product
 
-_LOG_2PI = math.log(2.0 * math.pi)
+LOG_2PI = math.log(2.0 * math.pi)
+
+
+KernelT = TypeVar("KernelT", bound="AbstractKernel")
 
 
 class AbstractKernel(eqx.Module):
@@ -42,7 +46,7 @@ class AbstractKernel(eqx.Module):
     def with_lengthscale(self, lengthscale: ArrayLike) -> "AbstractKernel":
         """The same kernel with other length-scales."""
 
-    def take(self, index: Sequence[int]) -> "AbstractKernel":
+    def take(self: KernelT, index: Sequence[int]) -> KernelT:
         """The stack of the processes named by `index`, with repetitions."""
         rows = np.asarray(index)
         return jax.tree.map(lambda leaf: leaf[rows], self)
@@ -62,6 +66,68 @@ def squared_distance(
     left = jnp.concatenate([x, norm_x, jnp.ones_like(norm_x)], axis=1)
     right = jnp.concatenate([-2.0 * z, jnp.ones_like(norm_z), norm_z], axis=1)
     return jnp.maximum(product(left, right.T), 0.0)
+
+
+@jax.custom_vjp
+def eq_values(
+    z: Float[Array, "M P"], x: Float[Array, "*B N P"], square: Float[Array, "B P"]
+) -> Float[Array, "M B N"]:
+    """exp(-1/2 sum_p (z_mp - x_np)^2 / square_bp), for B sets of squared length-scales.
+
+    `x` is one set of rows for all of them, or one for each.
+
+    The exponent is one matrix product, of (z, z^2, 1) and (-2 x / square, 1 / square,
+    sum x^2 / square), both sides centred as in `squared_distance`. The derivative is
+    written out: products with z and x alone, where that of the forward pass would
+    build everything B times.
+    """
+    return _eq_forward(z, x, square)[0]
+
+
+def _eq_forward(z: Array, x: Array, square: Array) -> tuple[Array, tuple]:
+    centre = jax.lax.stop_gradient(jnp.mean(z, axis=0))
+    z, x = z - centre, x - centre
+    inverse = (1.0 / square)[:, None, :]
+    weighted = x * inverse
+    num_sets, num_rows, num_inputs = weighted.shape
+    right = jnp.concatenate(
+        [
+            -2.0 * weighted,
+            jnp.broadcast_to(inverse, weighted.shape),
+            jnp.sum(weighted * x, axis=2, keepdims=True),
+        ],
+        axis=2,
+    ).reshape(num_sets * num_rows, 2 * num_inputs + 1)
+    left = jnp.concatenate([z, z * z, jnp.ones_like(z[:, :1])], axis=1)
+    distance = (left @ right.T).reshape(z.shape[0], num_sets, num_rows)
+    value = jnp.exp(-0.5 * jnp.maximum(distance, 0.0))
+    return value, (z, x, inverse[:, 0], value)
+
+
+def _eq_backward(saved: tuple, cotangent: Array) -> tuple[Array, Array, Array]:
+    """With w = -cotangent * value / 2 the derivative in the squared distances, a sum of
+    w (z - x) is z times a sum of w less the product w x, and so for the squares."""
+    z, x, inverse, value = saved
+    w = -0.5 * cotangent * value
+    in_z, in_x = jnp.sum(w, axis=2), jnp.sum(w, axis=0)
+    if x.ndim == 2:
+        wx = w @ x
+        squares = in_x @ (x * x)
+        left = (z[:, None, :] * inverse).reshape(-1, z.shape[1])
+        wz = transposed_product(w.reshape(len(left), -1), left)
+        grad_x = 2.0 * (x * transposed_product(in_x, inverse) - wz)
+    else:
+        wx = jnp.einsum("mbn,bnp->mbp", w, x)
+        squares = jnp.einsum("bn,bnp->bp", in_x, x * x)
+        wz = jnp.einsum("mbn,mp->bnp", w, z)
+        grad_x = 2.0 * inverse[:, None, :] * (x * in_x[:, :, None] - wz)
+    pulled = z[:, None, :] * in_z[:, :, None] - wx
+    grad_z = 2.0 * jnp.sum(inverse * pulled, axis=1)
+    total = jnp.einsum("mp,mbp->bp", z, pulled - wx) + squares
+    return grad_z, grad_x, -(inverse**2) * total
+
+
+eq_values.defvjp(_eq_forward, _eq_backward)
 
 
 class EQ(AbstractKernel):
@@ -91,7 +157,7 @@ class EQ(AbstractKernel):
         if not self.normalised:
             return jnp.zeros((), self.log_lengthscale.dtype)
         num_inputs = self.log_lengthscale.shape[-1]
-        return -jnp.sum(self.log_lengthscale) - 0.5 * num_inputs * _LOG_2PI
+        return -jnp.sum(self.log_lengthscale) - 0.5 * num_inputs * LOG_2PI
 
     def __call__(
         self, x: Float[Array, "N P"], z: Float[Array, "M P"]

@@ -33,10 +33,10 @@ from motleygp.posterior import (
     prior_factors,
     project,
 )
-from motleygp.priors import AbstractPrior
+from motleygp.priors import AbstractPrior, Sites, everywhere, join, pick
 
-# Rows per evaluation of a bound on all of the data.
-_ROWS = 8192
+# Columns of a group per evaluation of a bound on all of the data.
+_COLUMNS = 8192
 
 
 class Terms(NamedTuple):
@@ -71,20 +71,25 @@ class Gradients(NamedTuple):
 
 def function_moments(model: Model, q: Posterior, x: Float[Array, "N P"]) -> Moments:
     """Mean and variance of every parameter function at x, offsets included."""
-    columns = project(model.prior, q, x)
-    return _mix(model.prior, model.offset, columns.mean, columns.var)
+    (moments,) = _moments(model, q, everywhere(x, len(model.offset)))
+    return moments
 
 
 def elbo(model: Model, q: Posterior, data: Dataset) -> Terms:
     """The bound at theta and q(u), in its parts."""
-    moments = function_moments(model, q, _all_rows(data))
+    moments = _moments(model, q, _sites(model, data))
     return Terms(expected_log_lik(model.likelihoods, moments, data), kl_to_prior(q))
+
+
+def _moments(model: Model, q: Posterior, sites: Sites) -> tuple[Moments, ...]:
+    columns = project(model.prior, q, sites)
+    return _mix(model.prior, model.offset, sites, columns.mean, columns.var)
 
 
 def full_elbo(model: Model, q: Posterior, data: Dataset) -> float:
     """The bound on all of the data, some rows at a time to bound the memory."""
     total = -float(jnp.sum(_kl_to_prior(q)))
-    for part in _parts(data):
+    for part in _parts(model.prior, data):
         total += float(jnp.sum(_data_terms(model, q, part)))
     return total
 
@@ -92,37 +97,43 @@ def full_elbo(model: Model, q: Posterior, data: Dataset) -> float:
 def held_out_nlpd(model: Model, q: Posterior, data: Dataset) -> Float[Array, " D"]:
     """Minus the mean log predictive density of each output."""
     sums = jnp.zeros(len(model.likelihoods))
-    for part in _parts(data):
+    for part in _parts(model.prior, data):
         sums = sums - _log_predictives(model, q, part)
     counts = {d: block.total for block in data for d in block.outputs}
     return sums / jnp.asarray([counts[d] for d in range(len(model.likelihoods))])
 
 
-def _parts(data: Dataset) -> Iterator[Dataset]:
-    """The blocks, cut into pieces that stand for themselves alone."""
-    for block in data:
-        for start in range(0, block.total, _ROWS):
-            rows = slice(start, start + _ROWS)
-            x = block.x[rows]
-            yield (Block(x, block.y[:, rows], block.outputs, len(x)),)
+def _parts(prior: AbstractPrior, data: Dataset) -> Iterator[Dataset]:
+    """Some rows of every block at a time, which stand for themselves alone."""
+    size = max(1, _COLUMNS // (len(data) * prior.columns_per_row))
+    for start in range(0, max(block.total for block in data), size):
+        rows = slice(start, start + size)
+        yield tuple(
+            Block(block.x[rows], block.y[:, rows], block.outputs, len(block.x[rows]))
+            for block in data
+            if block.total > start
+        )
 
 
 @eqx.filter_jit
 def _data_terms(model: Model, q: Posterior, data: Dataset) -> Float[Array, " D"]:
-    moments = function_moments(model, q, _all_rows(data))
+    moments = _moments(model, q, _sites(model, data))
     return expected_log_lik(model.likelihoods, moments, data)
 
 
 @eqx.filter_jit
 def _log_predictives(model: Model, q: Posterior, data: Dataset) -> Float[Array, " D"]:
-    """Sums of log predictive densities of the outputs of one block, zero elsewhere."""
-    (block,) = data
-    mean, var = function_moments(model, q, block.x)
+    """Sums of log predictive densities, zero for outputs not in `data`."""
     sums = jnp.zeros(len(model.likelihoods))
-    for d, y in zip(block.outputs, block.y, strict=True):
-        own = np.asarray(model.blocks[d])
-        log_prob = model.likelihoods[d].log_predictive(y, mean[own], var[own])
-        sums = sums.at[d].set(jnp.sum(log_prob))
+    every = _moments(model, q, _sites(model, data))
+    for block, (mean, var) in zip(data, every, strict=True):
+        first = 0
+        for d, y in zip(block.outputs, block.y, strict=True):
+            likelihood = model.likelihoods[d]
+            own = slice(first, first + likelihood.num_functions)
+            first = own.stop
+            log_prob = likelihood.log_predictive(y, mean[own], var[own])
+            sums = sums.at[d].set(jnp.sum(log_prob))
     return sums
 
 
@@ -131,13 +142,13 @@ _kl_to_prior = eqx.filter_jit(kl_to_prior)
 
 def gradients(model: Model, q: Posterior, data: Dataset) -> tuple[Terms, Gradients]:
     """The bound's parts and the gradients of minus the bound."""
-    x = _all_rows(data)
+    sites = _sites(model, data)
 
     def columns_of(prior: AbstractPrior) -> tuple[tuple[Array, Array], Columns]:
-        columns = project(prior, q, x)
+        columns = project(prior, q, sites)
         return (columns.mean, columns.var), columns
 
-    def loss(likelihoods, moments: Moments) -> tuple[Scalar, Array]:
+    def loss(likelihoods, moments: tuple[Moments, ...]) -> tuple[Scalar, Array]:
         terms = expected_log_lik(likelihoods, moments, data)
         return -jnp.sum(terms), terms
 
@@ -146,7 +157,9 @@ def gradients(model: Model, q: Posterior, data: Dataset) -> tuple[Terms, Gradien
         lambda p: columns_of(eqx.combine(p, fixed_prior)), prior, has_aux=True
     )
     moments, pull_mix = jax.vjp(
-        lambda p, *rest: _mix(eqx.combine(p, fixed_prior), *rest),
+        lambda p, offset, *columns: _mix(
+            eqx.combine(p, fixed_prior), offset, sites, *columns
+        ),
         prior,
         model.offset,
         mean,
@@ -234,37 +247,47 @@ def _natural_terms(
     return over_groups(one_group, q.mean, basis, g_mean, g_var)
 
 
-def _mix(prior: AbstractPrior, offset: Array, mean: Array, var: Array) -> Moments:
-    f_mean, f_var = prior.mix(mean, var)
-    return f_mean + offset[:, None], f_var
+def _mix(
+    prior: AbstractPrior, offset: Array, sites: Sites, mean: Array, var: Array
+) -> tuple[Moments, ...]:
+    return tuple(
+        (f_mean + pick(offset, span.functions)[:, None], f_var)
+        for span, (f_mean, f_var) in zip(
+            sites.spans, prior.mix(sites, mean, var), strict=True
+        )
+    )
 
 
-def _all_rows(data: Dataset) -> Float[Array, "N P"]:
-    """The rows of all blocks, one after the other: one projection serves them all."""
-    return jnp.concatenate([block.x for block in data])
+def _sites(model: Model, data: Dataset) -> Sites:
+    """Each block's rows, wanted for the functions of its outputs."""
+    blocks = model.blocks
+    return join(
+        [(block.x, sum((blocks[d] for d in block.outputs), ())) for block in data]
+    )
 
 
 def expected_log_lik(
-    likelihoods: tuple[AbstractLikelihood, ...], moments: Moments, data: Dataset
+    likelihoods: tuple[AbstractLikelihood, ...],
+    moments: tuple[Moments, ...],
+    data: Dataset,
 ) -> Float[Array, " D"]:
     """Each output's scaled sum of E[log p(y | f)], zero for those not in `data`.
 
-    Outputs of one type in one block go through one call, so that forty such outputs
-    make no larger a program than one.
+    `moments` are those of each block's functions, in the order of its outputs. Outputs
+    of one type in one block go through one call, so that forty such outputs make no
+    larger a program than one.
     """
-    ends = np.cumsum([0] + [lik.num_functions for lik in likelihoods])
     values: dict[int, Array] = {}
-    start = 0
-    for block in data:
-        rows = slice(start, start + block.x.shape[0])
-        start = rows.stop
+    for block, own in zip(data, moments, strict=True):
+        sizes = [likelihoods[d].num_functions for d in block.outputs]
+        ends = np.cumsum([0, *sizes])
         for alike in _alike(likelihoods, block.outputs):
             places = [block.outputs.index(d) for d in alike]
-            functions = np.stack([np.arange(ends[d], ends[d + 1]) for d in alike])
+            functions = np.stack([np.arange(ends[i], ends[i + 1]) for i in places])
             stacked = jax.tree.map(
                 lambda *leaves: jnp.stack(leaves), *[likelihoods[d] for d in alike]
             )
-            mean, var = (m[:, rows][functions] for m in moments)
+            mean, var = (m[functions] for m in own)
             terms = jax.vmap(lambda lik, y, m, v: lik.expected_log_prob(y, m, v))(
                 stacked, block.y[np.asarray(places)], mean, var
             )

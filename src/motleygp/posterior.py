@@ -18,7 +18,7 @@ from motleygp.linalg import (
     solve_lower,
     whitened_columns,
 )
-from motleygp.priors import AbstractPrior
+from motleygp.priors import AbstractPrior, Sites, everywhere
 
 
 class Posterior(eqx.Module):
@@ -89,13 +89,13 @@ def kl_to_prior(q: Posterior) -> Float[Array, " G"]:
     return 0.5 * (trace + square - q.mean.shape[1] - log_det)
 
 
-def project(prior: AbstractPrior, q: Posterior, x: Float[Array, "N P"]) -> Columns:
-    """Each group's columns at the inputs x: B^T m and k - B^T B + B^T V B."""
+def project(prior: AbstractPrior, q: Posterior, sites: Sites) -> Columns:
+    """Each group's columns at the sites: B^T m and k - B^T B + B^T V B."""
 
     def one_group(
         group: PyTree, mean: Float[Array, " M"], half: Float[Array, "M M"]
     ) -> Columns:
-        k = prior.covariances(group, x)
+        k = prior.covariances(group, sites)
         basis, jitter = whitened_columns(k.uu, k.ug, prior.jitter)
         # The prior's residual variance is a difference, which rounding must not make
         # negative; B^T V B = |H B|^2.
@@ -110,7 +110,7 @@ def prior_factors(
     prior: AbstractPrior,
 ) -> tuple[Float[Array, "G M M"], Float[Array, " G"]]:
     """L_g and the jitter of each group."""
-    nowhere = jnp.zeros((1, prior.inducing.shape[-1]))
+    nowhere = everywhere(jnp.zeros((1, prior.inducing.shape[-1])), prior.num_functions)
 
     def one_group(group: PyTree) -> tuple[Array, Array]:
         return jittered_cholesky(prior.covariances(group, nowhere).uu, prior.jitter)

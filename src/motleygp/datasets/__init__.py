@@ -26,7 +26,7 @@ def load(
 
     - `num_inputs`, `seed`: of the toys "t1", "t2", "t3", which are drawn.
     - `split`: 0, 1 or 2, of the sets that are read from files: "london", "naval",
-      "sarcos-4449", "mocap7".
+      "sarcos-4449", "mocap7", "mocap9", "traffic-8am", "traffic-8am-unscaled".
     - `data_dir`: where those files are; by default what `MOTLEYGP_DATA` says.
     """
     if name in _toys.NAMES:

@@ -20,6 +20,7 @@ from motleygp.likelihoods import (
     Beta,
     Gamma,
     HetGaussian,
+    Poisson,
 )
 
 _VARIABLE = "MOTLEYGP_DATA"
@@ -101,6 +102,34 @@ def _mocap7(path: Path) -> _Table:
     return _real_table(x, y, channels)
 
 
+def _mocap9(path: Path) -> _Table:
+    """A running person: twenty joint angles of the first five motions over time, which
+    starts at 0 for each; those that never move are left out."""
+    with np.load(path, allow_pickle=False) as held:
+        runs = [held[f"m09_{number:02d}"] for number in range(1, 6)]
+        rate = float(held["fps"])
+        channels = [str(name) for name in held["channels"]]
+    x = np.concatenate([np.arange(len(run)) / rate for run in runs])[:, None]
+    kept = slice(6, 26)
+    return _real_table(x, np.concatenate(runs)[:, kept], channels[kept])
+
+
+def _traffic(path: Path) -> _Table:
+    """Vehicles of four kinds between 8 and 9 am, by place and day of the year."""
+    with np.load(path, allow_pickle=False) as held:
+        x, y = held["X"], held["Y"][:, :4].astype(float)
+        names = tuple(str(name) for name in held["y_names"][:4])
+    return _Table(x, y, tuple(Poisson() for _ in names), names)
+
+
+def _traffic_scaled(path: Path) -> _Table:
+    """The same with each output scaled to a standard deviation of 500, as the paper's
+    counts are."""
+    table = _traffic(path)
+    y = np.floor(table.y / table.y.std(axis=0) * 500.0)
+    return table._replace(y=y)
+
+
 def _real_table(x: np.ndarray, y: np.ndarray, names: list[str]) -> _Table:
     moving = y.std(axis=0) > _CONSTANT * (1.0 + np.abs(y).max(axis=0))
     kept = tuple(name for name, moves in zip(names, moving, strict=True) if moves)
@@ -114,9 +143,13 @@ def standardised(y: np.ndarray) -> np.ndarray:
 
 
 SPLITS = (0, 1, 2)
+_TRAFFIC = "traffic/traffic_paperlike.npz"
 SOURCES = {
     "london": _Source("london/london.mat", _london),
     "naval": _Source("naval/naval.txt", _naval),
     "sarcos-4449": _Source("sarcos/sarcos_inv_test.npz", _sarcos),
     "mocap7": _Source("mocap/mocap7_paper.npz", _mocap7),
+    "mocap9": _Source("mocap/mocap09.npz", _mocap9),
+    "traffic-8am": _Source(_TRAFFIC, _traffic_scaled),
+    "traffic-8am-unscaled": _Source(_TRAFFIC, _traffic),
 }

@@ -174,12 +174,15 @@ def _penalty(lambda_1: float) -> Callable[[Model], PyTree]:
     return for_theta
 
 
-# The paper's settings. Its theta_L is the logarithm of the squared length-scales.
+# The paper's settings. Its theta_L and theta_kappa are the logarithms of the squared
+# length-scales.
 
 
 def _squared_lengthscales(theta: Model) -> PyTree:
-    ones = jax.tree.map(lambda _: 1.0, theta)
-    return eqx.tree_at(lambda m: m.prior.kernel.log_lengthscale, ones, 2.0)
+    def unit(path: tuple, _: Array) -> float:
+        return 2.0 if path[-1].name in ("log_lengthscale", "log_smoothing") else 1.0
+
+    return jax.tree_util.tree_map_with_path(unit, theta)
 
 
 _PAPER_UNITS: Leaves = _squared_lengthscales

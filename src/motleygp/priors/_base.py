@@ -1,13 +1,22 @@
 """What inference asks of a prior."""
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
 from jaxtyping import Array, Float, PyTree
 from numpy.typing import ArrayLike
 
-from motleygp._types import Moments
+from motleygp._types import Moments, RandomKey
+from motleygp.kernels import AbstractKernel
+from motleygp.linalg import jittered_cholesky
+from motleygp.priors._sites import Sites
+
+# Added to the diagonal of K_uu, relative to that diagonal.
+DEFAULT_JITTER = 1e-8
 
 
 class Covariances(eqx.Module):
@@ -23,33 +32,101 @@ class Covariances(eqx.Module):
 
 
 class AbstractPrior(eqx.Module):
-    """A joint Gaussian over the parameter functions f_1..f_J and G groups of
-    inducing values, independent of one another.
+    """A joint Gaussian over the parameter functions f_1..f_J, made from latent
+    processes, and G groups of inducing values, independent of one another.
 
     `groups` and `covariances` say how each group's columns covary with its inducing
     values; `mix` says how the columns of all groups make the functions. The posterior,
     the bound, its gradients and the predictions need nothing else.
+
+    `kernel` is stacked over the Q latent processes; process q has R_q copies, which
+    share its kernel, and `weights` has one column per copy, in the order
+    (1,1)..(1,R_1), (2,1)...
     """
 
+    kernel: eqx.AbstractVar[AbstractKernel]
+    weights: eqx.AbstractVar[Float[Array, "J R"]]
     inducing: eqx.AbstractVar[Float[Array, "G M P"]]
+    rank: eqx.AbstractVar[tuple[int, ...]]
     jitter: eqx.AbstractVar[float]
+
+    @property
+    def num_functions(self) -> int:
+        """J."""
+        return self.weights.shape[0]
+
+    @property
+    def owner(self) -> tuple[int, ...]:
+        """The latent process of each copy."""
+        return tuple(int(q) for q in np.repeat(np.arange(len(self.rank)), self.rank))
+
+    @property
+    @abc.abstractmethod
+    def columns_per_row(self) -> int:
+        """How many columns a group has for each row of the sites."""
 
     @abc.abstractmethod
     def groups(self) -> PyTree:
         """What `covariances` needs of each group, stacked over the groups."""
 
     @abc.abstractmethod
-    def covariances(self, group: PyTree, x: Float[Array, "N P"]) -> Covariances:
-        """The covariances of one group, an entry of `groups`, at the inputs x."""
+    def covariances(self, group: PyTree, sites: Sites) -> Covariances:
+        """The covariances of one group, an entry of `groups`, at the sites."""
 
     @abc.abstractmethod
+    def mix(
+        self, sites: Sites, mean: Float[Array, "G C"], var: Float[Array, "G C"]
+    ) -> tuple[Moments, ...]:
+        """Moments of each span's functions, from those of the groups' columns."""
+
+    @abc.abstractmethod
+    def covariance(
+        self, x: Float[Array, "N P"], z: Float[Array, "K P"]
+    ) -> Float[Array, "J N J K"]:
+        """cov[f_j(x_n), f_j'(z_k)] under the joint prior of all functions."""
+
     def parameters(self) -> dict[str, Array]:
         """The prior's numbers by name, constrained."""
+        return {
+            "inducing": self.inducing,
+            "lengthscale": self.kernel.lengthscale,
+            "weights": self.weights,
+        }
 
-    @abc.abstractmethod
     def with_parameters(self, values: Mapping[str, ArrayLike]) -> "AbstractPrior":
         """The same prior with all of its `parameters` replaced."""
+        return eqx.tree_at(
+            lambda prior: (prior.inducing, prior.kernel, prior.weights),
+            self,
+            (
+                jnp.asarray(values["inducing"], dtype=float),
+                self.kernel.with_lengthscale(values["lengthscale"]),
+                jnp.asarray(values["weights"], dtype=float),
+            ),
+        )
 
-    @abc.abstractmethod
-    def mix(self, mean: Float[Array, "G C"], var: Float[Array, "G C"]) -> Moments:
-        """Moments of the J functions from those of the groups' columns."""
+
+def ranks(rank: int | Sequence[int], num_copies: int) -> tuple[int, ...]:
+    """R_q of each process, from one number or one per process."""
+    each = (rank,) * (num_copies // rank) if isinstance(rank, int) else tuple(rank)
+    if sum(each) != num_copies:
+        raise ValueError(
+            "`weights` must have one column for each copy of a latent process; got "
+            f"{num_copies} columns and ranks {each}."
+        )
+    return each
+
+
+def sample(
+    prior: AbstractPrior, key: RandomKey, x: Float[Array, "N P"], *, num: int = 1
+) -> Float[Array, "num J N"]:
+    """Draws of all functions at x from the joint prior, their covariances included.
+
+    One Cholesky factor of all J N values: for inspection and simulation, not for
+    thousands of rows.
+    """
+    size = prior.num_functions * x.shape[0]
+    joint = prior.covariance(x, x).reshape(size, size)
+    factor, _ = jittered_cholesky(joint, prior.jitter)
+    noise = jr.normal(key, (num, size), dtype=joint.dtype)
+    return (noise @ factor.T).reshape(num, prior.num_functions, x.shape[0])

@@ -1,18 +1,17 @@
 """The linear model of coregionalisation."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
 from motleygp._types import Moments
 from motleygp.kernels import AbstractKernel
-from motleygp.priors._base import AbstractPrior, Covariances
-
-DEFAULT_JITTER = 1e-8
+from motleygp.priors._base import DEFAULT_JITTER, AbstractPrior, Covariances, ranks
+from motleygp.priors._sites import Sites, pick
 
 
 class LMC(AbstractPrior):
@@ -48,54 +47,45 @@ class LMC(AbstractPrior):
         self.kernel = kernel
         self.weights = jnp.asarray(weights, dtype=float)
         self.inducing = jnp.asarray(inducing, dtype=float)
-        num_groups = self.weights.shape[1]
-        self.rank = (
-            (rank,) * (num_groups // rank) if isinstance(rank, int) else tuple(rank)
-        )
+        self.rank = ranks(rank, self.weights.shape[1])
         self.jitter = jitter
-        if sum(self.rank) != num_groups or self.inducing.shape[0] != num_groups:
+        if self.inducing.shape[0] != self.weights.shape[1]:
             raise ValueError(
-                "`weights` must have one column, and `inducing` one matrix, for each "
-                f"copy of a latent process; got {num_groups} columns, "
-                f"{self.inducing.shape[0]} matrices and ranks {self.rank}."
+                "`inducing` must have one matrix for each column of `weights`, "
+                f"{self.weights.shape[1]}; got {self.inducing.shape[0]}."
             )
 
     @property
-    def owner(self) -> tuple[int, ...]:
-        """The latent process that each group is a copy of."""
-        return tuple(int(q) for q in np.repeat(np.arange(len(self.rank)), self.rank))
+    def columns_per_row(self) -> int:
+        return 1
 
     def groups(self) -> tuple[AbstractKernel, Float[Array, "G M P"]]:
         return self.kernel.take(self.owner), self.inducing
 
     def covariances(
-        self, group: tuple[AbstractKernel, Array], x: Float[Array, "N P"]
+        self, group: tuple[AbstractKernel, Array], sites: Sites
     ) -> Covariances:
         kernel, z = group
         # One call for both blocks: the kernel is dearer by the call than by the entry.
-        both = kernel(z, jnp.concatenate([z, x]))
+        both = kernel(z, jnp.concatenate([z, sites.x]))
         num_inducing = z.shape[0]
         return Covariances(
-            both[:, :num_inducing], both[:, num_inducing:], kernel.diagonal(x)
+            both[:, :num_inducing], both[:, num_inducing:], kernel.diagonal(sites.x)
         )
 
-    def parameters(self) -> dict[str, Array]:
-        return {
-            "inducing": self.inducing,
-            "lengthscale": self.kernel.lengthscale,
-            "weights": self.weights,
-        }
+    def mix(
+        self, sites: Sites, mean: Float[Array, "G N"], var: Float[Array, "G N"]
+    ) -> tuple[Moments, ...]:
+        mixed = []
+        for start, stop, functions in sites.spans:
+            weights = pick(self.weights, functions)
+            own_mean, own_var = mean[:, start:stop], var[:, start:stop]
+            mixed.append((weights @ own_mean, weights**2 @ own_var))
+        return tuple(mixed)
 
-    def with_parameters(self, values: Mapping[str, ArrayLike]) -> "LMC":
-        return eqx.tree_at(
-            lambda prior: (prior.inducing, prior.kernel, prior.weights),
-            self,
-            (
-                jnp.asarray(values["inducing"], dtype=float),
-                self.kernel.with_lengthscale(values["lengthscale"]),
-                jnp.asarray(values["weights"], dtype=float),
-            ),
-        )
-
-    def mix(self, mean: Float[Array, "G N"], var: Float[Array, "G N"]) -> Moments:
-        return self.weights @ mean, self.weights**2 @ var
+    def covariance(
+        self, x: Float[Array, "N P"], z: Float[Array, "K P"]
+    ) -> Float[Array, "J N J K"]:
+        """sum_q,i a^i_{j,q} a^i_{j',q} k_q(x_n, z_k)."""
+        each = jax.vmap(lambda kernel: kernel(x, z))(self.kernel.take(self.owner))
+        return jnp.einsum("jg,gnk,ig->jnik", self.weights, each, self.weights)

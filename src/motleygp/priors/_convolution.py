@@ -1,0 +1,247 @@
+"""Convolution processes: each function is a smoothed sum of the latent processes.
+
+With u_q ~ GP(0, E(. | 0, L_q)) and smoothing kernels G_{j,q} = S_{j,q} E(. | 0,
+kappa_j), E the normalised Gaussian density, every covariance is a Gaussian integral:
+
+    cov[f_j(x), f_j'(x')] = sum_q S_{j,q} S_{j',q} E(x - x' | 0, P_{jj'q}),
+    cov[f_j(x), u_q(z)]   = S_{j,q} E(x - z | 0, kappa_j + L_q),
+    P_{jj'q} = kappa_j + kappa_j' + L_q.
+
+In the unit-variance form u_q has variance 1 and each smoothing kernel is rescaled so
+that u_q contributes S_{j,q}^2 to the variance of f_j. The exponents are the same; the
+factors (2 pi)^(-P/2) |P|^(-1/2) become |P_jj|^(1/4) |P_j'j'|^(1/4) |P_jj'|^(-1/2) and
+|P_jj|^(1/4) |L|^(1/4) |kappa_j + L|^(-1/2).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+from numpy.typing import ArrayLike
+
+from motleygp._types import Moments
+from motleygp.kernels import EQ, LOG_2PI, eq_values
+from motleygp.priors._base import DEFAULT_JITTER, AbstractPrior, Covariances, ranks
+from motleygp.priors._sites import Sites
+
+
+class AbstractConvolution(AbstractPrior):
+    """f_j = sum_q sum_{i <= R_q} integral G^i_{j,q}(. - r) u^i_q(r) dr.
+
+    **Arguments:**
+
+    - `kernel`: an `EQ` kernel, stacked over the Q processes: the square roots of the
+      diagonals of L_q. Where it is normalised, the smoothing kernels are too.
+    - `weights`: S^i_{j,q}, one row per function and one column per copy.
+    - `smoothing`: length-scales of the smoothing kernels, the square roots of the
+      diagonals of kappa_j: one row per function.
+    - `inducing`: Z, one (M, P) matrix per group.
+    - `rank`: R_q, one number or one per process.
+    - `jitter`: what is added to the diagonal of K_uu, relative to that diagonal.
+    """
+
+    kernel: EQ
+    weights: Float[Array, "J R"]
+    log_smoothing: Float[Array, "J P"]
+    inducing: Float[Array, "G M P"]
+    rank: tuple[int, ...] = eqx.field(static=True)
+    jitter: float = eqx.field(static=True)
+
+    def __init__(
+        self,
+        kernel: EQ,
+        weights: ArrayLike,
+        smoothing: ArrayLike,
+        inducing: ArrayLike,
+        *,
+        rank: int | Sequence[int] = 1,
+        jitter: float = DEFAULT_JITTER,
+    ):
+        self.kernel = kernel
+        self.weights = jnp.asarray(weights, dtype=float)
+        self.log_smoothing = jnp.log(jnp.asarray(smoothing, dtype=float))
+        self.inducing = jnp.asarray(inducing, dtype=float)
+        self.rank = ranks(rank, self.weights.shape[1])
+        self.jitter = jitter
+        expected = (self.weights.shape[0], self.inducing.shape[-1])
+        if self.log_smoothing.shape != expected:
+            raise ValueError(
+                "`smoothing` must have one row per row of `weights` and one column per "
+                f"input, {expected}; got {self.log_smoothing.shape}."
+            )
+
+    def _check_groups(self, what: str, number: int) -> None:
+        if self.inducing.shape[0] != number:
+            raise ValueError(
+                f"`inducing` must have one matrix for each {what} of `weights`, "
+                f"{number}; got {self.inducing.shape[0]}."
+            )
+
+    @property
+    def smoothing(self) -> Float[Array, "J P"]:
+        """The square roots of the diagonals of kappa_j."""
+        return jnp.exp(self.log_smoothing)
+
+    def parameters(self) -> dict[str, Array]:
+        return super().parameters() | {"smoothing": self.smoothing}
+
+    def with_parameters(self, values: Mapping[str, ArrayLike]) -> "AbstractConvolution":
+        smoothing = jnp.asarray(values["smoothing"], dtype=float)
+        return eqx.tree_at(
+            lambda prior: prior.log_smoothing,
+            super().with_parameters(values),
+            jnp.log(smoothing),
+        )
+
+    def _log_squares(self) -> Float[Array, "R P"]:
+        """log L of each copy's process."""
+        return 2.0 * self.kernel.take(self.owner).log_lengthscale
+
+    def covariance(
+        self, x: Float[Array, "N P"], z: Float[Array, "K P"]
+    ) -> Float[Array, "J N J K"]:
+        """The closed form at the head of this file, for every pair of functions."""
+        kappa = jnp.exp(2.0 * self.log_smoothing)[:, None, :]
+        num_functions = self.num_functions
+        total = jnp.zeros((num_functions, x.shape[0], num_functions, z.shape[0]))
+        for weight, log_square in zip(self.weights.T, self._log_squares(), strict=True):
+            square = kappa + jnp.swapaxes(kappa, 0, 1) + jnp.exp(log_square)
+            log_det = jnp.sum(jnp.log(square), axis=-1)
+            own = jnp.diagonal(log_det)
+            if self.kernel.normalised:
+                log_scale = -0.5 * (log_det + x.shape[1] * LOG_2PI)
+            else:
+                log_scale = 0.25 * (own[:, None] + own) - 0.5 * log_det
+            scale = weight[:, None] * weight * jnp.exp(log_scale)
+            values = eq_values(x, z, square.reshape(num_functions**2, -1))
+            values = values.reshape(x.shape[0], *scale.shape, z.shape[0])
+            total += jnp.einsum("ji,njik->jnik", scale, values)
+        return total
+
+
+def _weighted_sum(
+    weights: Float[Array, " R"], values: Float[Array, "M R N"]
+) -> Float[Array, "M N"]:
+    """Term by term: a few whole-matrix additions are faster than a contraction over
+    the middle axis."""
+    total = weights[0] * values[:, 0]
+    for r in range(1, len(weights)):
+        total += weights[r] * values[:, r]
+    return total
+
+
+class _FunctionGroup(NamedTuple):
+    """What one function's covariances need."""
+
+    function: Int[Array, ""]
+    weights: Float[Array, " R"]
+    log_smoothing: Float[Array, " P"]
+    inducing: Float[Array, "M P"]
+
+
+class Convolution(AbstractConvolution):
+    __doc__ = f"""{AbstractConvolution.__doc__}
+    The inducing values are the paper's: of each f_j at points Z_j of its own, so there
+    are J groups. With p and q independent across groups the functions are independent
+    given the parameters, and share those alone: what one output shows does not fill a
+    gap in another. `LatentConvolution` does.
+    """
+
+    def __check_init__(self) -> None:
+        self._check_groups("row", self.num_functions)
+
+    @property
+    def columns_per_row(self) -> int:
+        return 1
+
+    def groups(self) -> _FunctionGroup:
+        functions = jnp.arange(self.num_functions)
+        return _FunctionGroup(
+            functions, self.weights, self.log_smoothing, self.inducing
+        )
+
+    def covariances(self, group: _FunctionGroup, sites: Sites) -> Covariances:
+        z = group.inducing
+        if len(sites.spans) == 1:
+            x = sites.x
+        else:
+            own = jnp.asarray(sites.own_rows(self.num_functions))
+            x = sites.x[own[group.function]]
+        log_squares = self._log_squares()
+        square = 2.0 * jnp.exp(2.0 * group.log_smoothing) + jnp.exp(log_squares)
+        variance = group.weights**2
+        if self.kernel.normalised:
+            log_det = jnp.sum(jnp.log(square), axis=1)
+            variance *= jnp.exp(-0.5 * (log_det + z.shape[1] * LOG_2PI))
+        uu, ug = (_weighted_sum(variance, eq_values(z, at, square)) for at in (z, x))
+        return Covariances(uu, ug, jnp.full(x.shape[:1], jnp.sum(variance)))
+
+    def mix(
+        self, sites: Sites, mean: Float[Array, "J C"], var: Float[Array, "J C"]
+    ) -> tuple[Moments, ...]:
+        """The columns of group j are f_j itself."""
+        return sites.split(mean, var)
+
+
+class _LatentGroup(NamedTuple):
+    """What one copy's covariances need."""
+
+    kernel: EQ
+    inducing: Float[Array, "M P"]
+
+
+class LatentConvolution(AbstractConvolution):
+    __doc__ = f"""{AbstractConvolution.__doc__}
+    The inducing values are of the latent processes u^i_q, shared by all functions:
+    there are G = sum_q R_q groups, as for `LMC`, and the functions inform one another.
+    A group has a column for each function at each row, so it costs J projections where
+    `LMC` needs one.
+    """
+
+    def __check_init__(self) -> None:
+        self._check_groups("column", self.weights.shape[1])
+
+    @property
+    def columns_per_row(self) -> int:
+        return self.num_functions
+
+    def groups(self) -> _LatentGroup:
+        return _LatentGroup(self.kernel.take(self.owner), self.inducing)
+
+    def covariances(self, group: _LatentGroup, sites: Sites) -> Covariances:
+        """Column (j, n) is the share of this process in f_j(x_n), without S_{j,q}."""
+        kernel, z = group
+        if len(sites.spans) == 1:
+            x = sites.x
+        else:
+            x = sites.x[sites.own_rows(self.num_functions)]
+        kappa = jnp.exp(2.0 * self.log_smoothing)
+        log_square = 2.0 * kernel.log_lengthscale
+        cross, own = (k * kappa + jnp.exp(log_square) for k in (1.0, 2.0))
+        log_cross, log_own = (jnp.sum(jnp.log(square), 1) for square in (cross, own))
+        if self.kernel.normalised:
+            constant = z.shape[1] * LOG_2PI
+            log_scale = -0.5 * (log_cross + constant)
+            variance = jnp.exp(-0.5 * (log_own + constant))
+        else:
+            log_scale = 0.25 * (log_own + jnp.sum(log_square)) - 0.5 * log_cross
+            variance = jnp.ones_like(log_own)
+        ug = jnp.exp(log_scale)[:, None] * eq_values(z, x, cross)
+        num_inducing, num_functions, num_rows = ug.shape
+        return Covariances(
+            kernel(z, z),
+            ug.reshape(num_inducing, num_functions * num_rows),
+            jnp.repeat(variance, num_rows),
+        )
+
+    def mix(
+        self, sites: Sites, mean: Float[Array, "R C"], var: Float[Array, "R C"]
+    ) -> tuple[Moments, ...]:
+        """sum_q S_{j,q} times the moments of column (j, n) of group q."""
+        weights = self.weights.T[:, :, None]
+        shape = (*weights.shape[:2], -1)
+        f_mean = jnp.sum(weights * mean.reshape(shape), axis=0)
+        f_var = jnp.sum(weights**2 * var.reshape(shape), axis=0)
+        return sites.split(f_mean, f_var)
