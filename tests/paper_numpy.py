@@ -6,7 +6,7 @@ plain grid. So it is slow, and good for small and well-conditioned problems alon
 """
 
 import functools as ft
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -152,6 +152,16 @@ def kl_divergence(m: np.ndarray, V: np.ndarray, K: np.ndarray) -> float:
     return 0.5 * float(trace + square - len(m) + log_dets)
 
 
+class Form(NamedTuple):
+    """What tells one prior from another: K_uu of each group, and the marginals."""
+
+    inducing_covariances: Callable[..., list[np.ndarray]]
+    marginals: Callable[..., tuple[np.ndarray, np.ndarray]]
+
+
+LMC = Form(inducing_covariances, marginals)
+
+
 def nelbo(
     parameters: Mapping[str, Any],
     outputs: Sequence[Output],
@@ -159,13 +169,14 @@ def nelbo(
     rank: int | Sequence[int] = 1,
     normalised: bool = False,
     nodes: int = 50,
+    form: Form = LMC,
 ) -> float:
     """Minus the ELBO at the arrays of `MotleyGP.parameters()`.
 
     sum_d (N_d / B_d) sum_n E_q(f_d1n) .. q(f_dJn)[-log p(y_dn | f)]
     + sum_q KL[q(u_q) || p(u_q)]
     """
-    K_uu = inducing_covariances(parameters, rank, normalised)
+    K_uu = form.inducing_covariances(parameters, rank, normalised)
     total = sum(
         kl_divergence(m, V, K)
         for m, V, K in zip(parameters["q_mean"], parameters["q_cov"], K_uu, strict=True)
@@ -176,7 +187,9 @@ def nelbo(
         first = functions.stop
         seen = ~np.isnan(output.y)
         output = output._replace(x=output.x[seen], y=output.y[seen])
-        mean, var = marginals(parameters, output.x, rank=rank, normalised=normalised)
+        mean, var = form.marginals(
+            parameters, output.x, rank=rank, normalised=normalised
+        )
         noise = parameters["noise"].get(output.name)
         terms = expected_log_density(
             output, mean[functions], var[functions], noise, nodes

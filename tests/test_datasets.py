@@ -1,5 +1,7 @@
 """The toys: the same in every run, with the shapes and supports of the paper."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import scipy.io
@@ -58,7 +60,7 @@ def test_unknown_names_and_sizes():
 
 @pytest.fixture
 def folder(tmp_path, rng):
-    for name in ("london", "naval", "sarcos", "mocap"):
+    for name in ("london", "naval", "sarcos", "mocap", "traffic"):
         (tmp_path / name).mkdir()
     n = 40
     scipy.io.savemat(
@@ -83,12 +85,29 @@ def folder(tmp_path, rng):
         Y=y,
         channels=np.array([f"c{i}" for i in range(40)]),
     )
+    runs: dict[str, Any] = {f"m09_{i:02d}": rng.random((8, 62)) for i in range(1, 8)}
+    channels = np.array([f"c{i}" for i in range(62)])
+    np.savez(tmp_path / "mocap/mocap09.npz", channels=channels, fps=120.0, **runs)
+    np.savez(
+        tmp_path / "traffic/traffic_paperlike.npz",
+        X=rng.random((n, 3)),
+        Y=rng.poisson(30.0, (n, 6)),
+        y_names=np.array([f"c{i}" for i in range(6)]),
+    )
     return tmp_path
 
 
 @pytest.mark.parametrize(
     ("name", "num_inputs", "num_outputs"),
-    [("london", 2, 2), ("naval", 15, 2), ("sarcos-4449", 21, 7), ("mocap7", 1, 39)],
+    [
+        ("london", 2, 2),
+        ("naval", 15, 2),
+        ("sarcos-4449", 21, 7),
+        ("mocap7", 1, 39),
+        ("mocap9", 1, 20),
+        ("traffic-8am", 3, 4),
+        ("traffic-8am-unscaled", 3, 4),
+    ],
 )
 def test_real_data_are_prepared_as_in_the_paper(folder, name, num_inputs, num_outputs):
     problem = datasets.load(name, data_dir=folder)
@@ -102,6 +121,25 @@ def test_real_data_are_prepared_as_in_the_paper(folder, name, num_inputs, num_ou
     np.testing.assert_array_equal(problem.x_train, again.x_train)
     other = datasets.load(name, data_dir=folder, split=1)
     assert not np.array_equal(problem.x_train, other.x_train)
+
+
+def test_scaled_counts_spread_by_five_hundred(folder):
+    raw, scaled = (
+        datasets.load(name, data_dir=folder)
+        for name in ("traffic-8am-unscaled", "traffic-8am")
+    )
+    assert (scaled.y_train == np.floor(scaled.y_train)).all()
+    every = np.concatenate([raw.y_train, raw.y_test])
+    expected = 500.0 * raw.y_train / every.std(axis=0)
+    np.testing.assert_allclose(scaled.y_train, expected, atol=1.0)
+
+
+def test_motions_restart_their_clock(folder):
+    problem = datasets.load("mocap9", data_dir=folder)
+    x = np.concatenate([problem.x_train, problem.x_test])[:, 0]
+    times, counts = np.unique(x, return_counts=True)
+    np.testing.assert_allclose(times, np.arange(8) / 120.0)
+    assert (counts == 5).all()
 
 
 def test_the_folder_may_come_from_the_environment(folder, monkeypatch):

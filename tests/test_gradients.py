@@ -4,6 +4,7 @@ The stencil is of fourth order, so that its error, of the order of h^4, and that
 rounding, of the order of 1e-16 |F| / h, are both far below what is asked for.
 """
 
+import functools as ft
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 
+import paper_convolution as convolution
 import paper_numpy as paper
 from motleygp import kernels, likelihoods as lik, priors
 from motleygp.data import Dataset, make_dataset
@@ -106,6 +108,47 @@ def make_problem(
     return Problem(Model(prior, jnp.asarray(start["offset"]), likelihoods), q, data)
 
 
+def make_convolution(
+    form: str,
+    names: Sequence[str],
+    rank: tuple[int, ...],
+    *,
+    normalised: bool,
+    batch: int | None,
+) -> Problem:
+    """The same with a convolution prior: shared inputs without a minibatch, so that
+    both ways of giving rows to functions are taken."""
+    rng = np.random.default_rng(0)
+    start = convolution.random_parameters(
+        rng,
+        names,
+        {"function": convolution.FUNCTION, "latent": convolution.LATENT}[form],
+        num_latents=len(rank),
+        normalised=normalised,
+        num_inducing=4,
+    )
+    made: Any = {"function": priors.Convolution, "latent": priors.LatentConvolution}
+    prior = made[form](
+        kernels.EQ(start["lengthscale"], normalised=normalised),
+        start["weights"],
+        start["smoothing"],
+        start["inducing"],
+    )
+    shared = rng.random((6, 2))
+    xs = [
+        shared if batch is None else rng.random((6 + d, 2)) for d in range(len(names))
+    ]
+    ys = [paper.random_values(rng, n, len(x)) for n, x in zip(names, xs, strict=True)]
+    likelihoods = tuple(lik.get(name) for name in names)
+    data = make_dataset(xs, ys, likelihoods)
+    if batch is not None:
+        data = tuple(block.take(jnp.arange(batch)) for block in data)
+    factor = rng.normal(size=start["q_cov"].shape) / 2
+    cov = 0.5 * np.eye(4) + factor @ factor.swapaxes(1, 2)
+    q = posterior(rng.normal(size=start["q_mean"].shape), cov)
+    return Problem(Model(prior, jnp.asarray(start["offset"]), likelihoods), q, data)
+
+
 def posterior(mean: np.ndarray, cov: np.ndarray) -> Posterior:
     """q by its whitened moments."""
     precision = np.linalg.inv(cov)
@@ -118,16 +161,19 @@ def posterior(mean: np.ndarray, cov: np.ndarray) -> Posterior:
     params=[
         (("gaussian", "hetgaussian", "bernoulli", "gamma"), (2,), False, None),
         (("beta", "exponential", "poisson", "gaussian"), (1, 2), True, 4),
+        (("gaussian", "hetgaussian"), (1, 1), False, None, "function"),
+        (("gaussian", "poisson", "hetgaussian"), (1, 1), True, 4, "latent"),
         pytest.param(
             (("gaussian", *paper.NUM_FUNCTIONS), (2, 1, 3), True, 5),
             marks=pytest.mark.slow,
         ),
     ],
-    ids=["unit", "normalised-minibatch", "all-likelihoods"],
+    ids=["unit", "normalised-minibatch", "function", "latent", "all-likelihoods"],
 )
 def case(request) -> tuple[Problem, Any]:
-    names, rank, normalised, batch = request.param
-    problem = make_problem(names, rank, normalised=normalised, batch=batch)
+    names, rank, normalised, batch, *form = request.param
+    make = ft.partial(make_convolution, *form) if form else make_problem
+    problem = make(names, rank, normalised=normalised, batch=batch)
     return problem, _gradients(*problem)[1]
 
 
@@ -144,9 +190,11 @@ def test_gradient_in_every_entry_of_theta(case):
     expected, atol = slopes(nelbo_of_theta, vector, unravel, fixed, q, data)
     actual, _ = ravel_pytree(grads.theta)
     sizes = [leaf.size for leaf in jax.tree.leaves(theta)]
-    # Length-scales, weights, inducing points, offsets, noises: each on its own.
+    # Length-scales, weights, inducing points, offsets, noises, and the smoothing of a
+    # convolution: each on its own.
     num_noises = sum(isinstance(l, lik.Gaussian) for l in model.likelihoods)
-    assert len(sizes) == 4 + num_noises > 4
+    smoothed = isinstance(model.prior, priors.AbstractConvolution)
+    assert len(sizes) == 4 + smoothed + num_noises > 4 + smoothed
     cuts = np.cumsum(sizes)[:-1]
     pairs = zip(np.split(actual, cuts), np.split(expected, cuts), strict=True)
     for leaf, expected_leaf in pairs:

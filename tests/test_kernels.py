@@ -1,11 +1,12 @@
 """Kernels against the formula written with loops."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from motleygp.kernels import EQ, squared_distance
+from motleygp.kernels import EQ, eq_values, squared_distance
 
 
 def test_squared_distance(rng):
@@ -39,6 +40,29 @@ def test_covariances_are_positive_semi_definite(rng, num_inputs):
     matrix = np.asarray(EQ(np.full(num_inputs, 0.3))(x, x))
     np.testing.assert_allclose(matrix, matrix.T, atol=1e-14)
     assert np.linalg.eigvalsh(matrix).min() > -1e-12
+
+
+@pytest.mark.parametrize("own_rows", [False, True])
+def test_many_length_scales_at_once(rng, own_rows):
+    z, square = rng.normal(size=(4, 2)), rng.uniform(0.5, 2.0, size=(3, 2))
+    x = rng.normal(size=(3, 5, 2) if own_rows else (5, 2))
+    weights = jnp.asarray(rng.normal(size=(4, 3, 5)))
+
+    def plain(z: jax.Array, x: jax.Array, square: jax.Array) -> jax.Array:
+        tau = z[:, None, None, :] - x
+        return jnp.exp(-0.5 * jnp.sum(tau**2 / square[:, None, :], axis=-1))
+
+    # Far from the origin, where a careless sum of squares loses its digits.
+    at = tuple(map(jnp.asarray, (z + 1e3, x + 1e3, square)))
+    np.testing.assert_allclose(eq_values(*at), plain(*at), rtol=1e-10)
+    found, expected = (
+        jax.jit(jax.grad(lambda *a, f=f: jnp.sum(weights * f(*a)), argnums=(0, 1, 2)))(
+            *at
+        )
+        for f in (eq_values, plain)
+    )
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-10)
 
 
 def test_take_repeats_processes():

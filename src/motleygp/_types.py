@@ -13,3 +13,5 @@ from jaxtyping import Array, Float, Key
 Scalar: TypeAlias = Float[Array, ""]
 Moments: TypeAlias = tuple[Float[Array, "J N"], Float[Array, "J N"]]
 RandomKey: TypeAlias = Key[Array, ""]
+# Those of some functions at some rows, where several such stand side by side.
+SpanMoments: TypeAlias = tuple[Float[Array, "_ _"], Float[Array, "_ _"]]

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from motleygp._types import Moments, Scalar
+from motleygp._types import Moments, Scalar, SpanMoments
 from motleygp.data import Block, Dataset
 from motleygp.likelihoods import AbstractLikelihood
 from motleygp.linalg import inverse_lower, over_groups, solve_lower
@@ -81,7 +81,7 @@ def elbo(model: Model, q: Posterior, data: Dataset) -> Terms:
     return Terms(expected_log_lik(model.likelihoods, moments, data), kl_to_prior(q))
 
 
-def _moments(model: Model, q: Posterior, sites: Sites) -> tuple[Moments, ...]:
+def _moments(model: Model, q: Posterior, sites: Sites) -> tuple[SpanMoments, ...]:
     columns = project(model.prior, q, sites)
     return _mix(model.prior, model.offset, sites, columns.mean, columns.var)
 
@@ -148,7 +148,7 @@ def gradients(model: Model, q: Posterior, data: Dataset) -> tuple[Terms, Gradien
         columns = project(prior, q, sites)
         return (columns.mean, columns.var), columns
 
-    def loss(likelihoods, moments: tuple[Moments, ...]) -> tuple[Scalar, Array]:
+    def loss(likelihoods, moments: tuple[SpanMoments, ...]) -> tuple[Scalar, Array]:
         terms = expected_log_lik(likelihoods, moments, data)
         return -jnp.sum(terms), terms
 
@@ -249,7 +249,7 @@ def _natural_terms(
 
 def _mix(
     prior: AbstractPrior, offset: Array, sites: Sites, mean: Array, var: Array
-) -> tuple[Moments, ...]:
+) -> tuple[SpanMoments, ...]:
     return tuple(
         (f_mean + pick(offset, span.functions)[:, None], f_var)
         for span, (f_mean, f_var) in zip(
@@ -268,7 +268,7 @@ def _sites(model: Model, data: Dataset) -> Sites:
 
 def expected_log_lik(
     likelihoods: tuple[AbstractLikelihood, ...],
-    moments: tuple[Moments, ...],
+    moments: tuple[SpanMoments, ...],
     data: Dataset,
 ) -> Float[Array, " D"]:
     """Each output's scaled sum of E[log p(y | f)], zero for those not in `data`.

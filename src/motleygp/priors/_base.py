@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 from numpy.typing import ArrayLike
 
-from motleygp._types import Moments, RandomKey
+from motleygp._types import RandomKey, SpanMoments
 from motleygp.kernels import AbstractKernel
 from motleygp.linalg import jittered_cholesky
 from motleygp.priors._sites import Sites
@@ -76,7 +76,7 @@ class AbstractPrior(eqx.Module):
     @abc.abstractmethod
     def mix(
         self, sites: Sites, mean: Float[Array, "G C"], var: Float[Array, "G C"]
-    ) -> tuple[Moments, ...]:
+    ) -> tuple[SpanMoments, ...]:
         """Moments of each span's functions, from those of the groups' columns."""
 
     @abc.abstractmethod

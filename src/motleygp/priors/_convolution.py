@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 from numpy.typing import ArrayLike
 
-from motleygp._types import Moments
+from motleygp._types import SpanMoments
 from motleygp.kernels import EQ, LOG_2PI, eq_values
 from motleygp.priors._base import DEFAULT_JITTER, AbstractPrior, Covariances, ranks
 from motleygp.priors._sites import Sites
@@ -180,7 +180,7 @@ class Convolution(AbstractConvolution):
 
     def mix(
         self, sites: Sites, mean: Float[Array, "J C"], var: Float[Array, "J C"]
-    ) -> tuple[Moments, ...]:
+    ) -> tuple[SpanMoments, ...]:
         """The columns of group j are f_j itself."""
         return sites.split(mean, var)
 
@@ -238,7 +238,7 @@ class LatentConvolution(AbstractConvolution):
 
     def mix(
         self, sites: Sites, mean: Float[Array, "R C"], var: Float[Array, "R C"]
-    ) -> tuple[Moments, ...]:
+    ) -> tuple[SpanMoments, ...]:
         """sum_q S_{j,q} times the moments of column (j, n) of group q."""
         weights = self.weights.T[:, :, None]
         shape = (*weights.shape[:2], -1)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
-from motleygp._types import Moments
+from motleygp._types import SpanMoments
 from motleygp.kernels import AbstractKernel
 from motleygp.priors._base import DEFAULT_JITTER, AbstractPrior, Covariances, ranks
 from motleygp.priors._sites import Sites, pick
@@ -75,7 +75,7 @@ class LMC(AbstractPrior):
 
     def mix(
         self, sites: Sites, mean: Float[Array, "G N"], var: Float[Array, "G N"]
-    ) -> tuple[Moments, ...]:
+    ) -> tuple[SpanMoments, ...]:
         mixed = []
         for start, stop, functions in sites.spans:
             weights = pick(self.weights, functions)

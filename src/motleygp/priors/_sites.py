@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Shaped
 
-from motleygp._types import Moments
+from motleygp._types import SpanMoments
 
 
 class Span(NamedTuple):
@@ -41,7 +41,7 @@ class Sites(eqx.Module):
 
     def split(
         self, mean: Float[Array, "J C"], var: Float[Array, "J C"]
-    ) -> tuple[Moments, ...]:
+    ) -> tuple[SpanMoments, ...]:
         """Moments of all functions at their `own_rows`, span by span."""
         return tuple(
             (
