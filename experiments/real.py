@@ -1,6 +1,7 @@
 """The paper's real data with default settings: the table of docs/results.md.
 
     python experiments/real.py --data-dir DIR
+    python experiments/real.py --prior convolution --inducing latent --data-dir DIR
     python experiments/real.py naval --set cool_down=0.3   # other settings of a scheme
 
 One restart, the fixed splits 0, 1 and 2, mean NLPD over the outputs on the test rows
@@ -15,7 +16,7 @@ import numpy as np
 
 import motleygp as mg
 
-NAMES = ("london", "naval", "sarcos-4449", "mocap7")
+NAMES = ("london", "naval", "sarcos-4449", "mocap7", "mocap9", "traffic-8am")
 
 
 def score(
@@ -24,9 +25,12 @@ def score(
     """Test NLPD, that of the constant fit, and the seconds that `fit` took."""
     problem = mg.datasets.load(name, split=split, data_dir=args.data_dir)
     columns = dict(zip(problem.names, problem.likelihoods, strict=True))
-    settings = {"max_iter": args.max_iter} if args.max_iter else {}
+    given = {"max_iter": args.max_iter, "num_inducing": args.num_inducing}
+    settings = {key: value for key, value in given.items() if value is not None}
     model = mg.MotleyGP(
         columns,
+        prior=args.prior,
+        inducing=args.inducing,
         optimizer=getattr(mg.optim, args.optimizer)(**dict(args.set)),
         random_state=args.seed + split,
         progress=False,
@@ -49,9 +53,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", default=NAMES, help="data sets")
     parser.add_argument("--data-dir", type=Path)
+    parser.add_argument("--prior", default="lmc")
+    parser.add_argument("--inducing", default="auto")
     parser.add_argument("--optimizer", default="fng", choices=tuple(mg.optim.BY_NAME))
     parser.add_argument("--set", action="append", default=[], type=_setting)
     parser.add_argument("--max-iter", type=int)
+    parser.add_argument("--num-inducing", type=int)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     print("| set | test NLPD, splits 0, 1, 2 | mean | constant fit | seconds |")

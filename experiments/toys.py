@@ -27,7 +27,7 @@ import motleygp as mg
 from motleygp import loop, optim, training
 from motleygp.data import Dataset, make_dataset
 from motleygp.datasets import Problem
-from motleygp.initialise import data_driven_start, paper_start
+from motleygp.initialise import data_driven_start, paper_start, usual_num_latents
 from motleygp.objective import function_moments
 
 NUM_STARTS = 20
@@ -126,7 +126,7 @@ def dataset_of(problem: Problem) -> Dataset:
 
 def num_latents(method: Method, problem: Problem) -> int:
     """The paper has three; the default is the estimator's."""
-    return 3 if method.paper else min(max(len(problem.names), 4), 10)
+    return 3 if method.paper else usual_num_latents(mg.priors.LMC, problem.likelihoods)
 
 
 def start_of(method: Method, problem: Problem, data: Dataset, seed: int, size: int):

@@ -20,3 +20,11 @@ def getkey():
     """A fresh key at every call, the same ones in every run."""
     counter = it.count()
     return lambda: jax.random.fold_in(jax.random.key(0), next(counter))
+
+
+@pytest.fixture(scope="module")
+def quick_compilation():
+    """For modules whose time goes to compiling programs that run a few times."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)

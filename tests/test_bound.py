@@ -30,12 +30,7 @@ _elbo = eqx.filter_jit(elbo)
 _minibatch = eqx.filter_jit(training.minibatch)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quick_compilation():
-    """Nearly all of the time here goes to compiling programs that run once."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 # The bound itself.

@@ -28,12 +28,7 @@ normalisations = pytest.mark.parametrize("normalised", [False, True])
 _elbo = eqx.filter_jit(elbo)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quick_compilation():
-    """Nearly all of the time here goes to compiling programs that run once."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 def make_prior(form: str, parameters: dict[str, Any], normalised: bool = False) -> Any:

@@ -11,6 +11,8 @@ from motleygp import cli, datasets, demo, plotting
 from motleygp.likelihoods import Poisson
 from motleygp.predictive import Predictive
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 
 def test_demo_prints_scores_and_saves_a_picture(tmp_path, capsys):
     path = tmp_path / "toy.png"

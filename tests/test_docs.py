@@ -3,10 +3,16 @@
 import functools as ft
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import motleygp as mg
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
@@ -21,12 +27,24 @@ def test_the_readme_runs(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["index", "model", "training", "results", "expectations", "speed"],
+    "path", sorted((ROOT / "docs").glob("*.md")), ids=lambda path: path.stem
 )
-def test_no_placeholder_is_left_in_the_docs(name):
-    text = (ROOT / "docs" / f"{name}.md").read_text()
-    assert not re.search(r"\b[A-Z]+_TABLE\b", text)
+def test_no_placeholder_is_left_in_the_docs(path):
+    assert not re.search(r"\b[A-Z]+_TABLE\b", path.read_text())
+
+
+def test_the_prior_can_be_looked_at_as_the_docs_say():
+    (code,) = BLOCK.findall((ROOT / "docs/convolution.md").read_text())
+    prior = mg.priors.Convolution(
+        mg.kernels.EQ([[1.0]]), [[1.0], [2.0]], [[0.1], [0.2]], np.zeros((2, 3, 1))
+    )
+    x, z = jnp.zeros((4, 1)), jnp.ones((5, 1))
+    names = {"mg": mg, "jax": jax, "x": x, "z": z}
+    names["model"] = SimpleNamespace(model_=SimpleNamespace(prior=prior))
+    first, covariance, draws = code.strip().splitlines()
+    exec(first, names)
+    assert eval(covariance, names).shape == (2, 4, 2, 5)
+    assert eval(draws, names).shape == (3, 2, 4)
 
 
 def test_likelihoods_of_the_docs_are_those_of_the_library():

@@ -8,6 +8,8 @@ from sklearn.base import clone
 import motleygp as mg
 from motleygp import optim
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 NUM_ROWS = 60
 SETTINGS = {"num_inducing": 8, "max_iter": 30, "batch_size": 32, "progress": False}
 OUTPUTS = {"price": "hetgaussian", "flat": "bernoulli", "calls": "poisson"}
@@ -231,7 +233,7 @@ def test_wrong_data_is_one_line_that_names_it(outputs, X, Y, message):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"prior": "dirichlet"}, "`prior` must be one of lmc; got 'dirichlet'"),
+        ({"prior": "dirichlet"}, "`prior` must be one of lmc, convolution; got"),
         ({"kernel": "linear"}, "`kernel` must be one of eq"),
         ({"optimizer": "newton"}, "`optimizer` must be one of fng, hybrid, adam, sgd"),
         ({"offset": 3}, "`offset` must be one of marginal, zero; got 3"),

@@ -22,6 +22,8 @@ from motleygp.objective import elbo, function_moments, gradients
 from motleygp.optim import Guard, natural_gradient
 from motleygp.posterior import Posterior, from_precision, from_prior, unwhiten
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 _elbo = eqx.filter_jit(elbo)
 _function_moments = eqx.filter_jit(function_moments)
 _unwhiten = eqx.filter_jit(unwhiten)

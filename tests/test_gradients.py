@@ -32,12 +32,7 @@ _STENCIL = np.array([1.0, -8.0, 8.0, -1.0]) / 12.0
 _gradients = eqx.filter_jit(gradients)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quick_compilation():
-    """Nearly all of the time here goes to compiling programs that run once."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 @eqx.filter_jit

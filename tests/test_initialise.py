@@ -1,10 +1,13 @@
 """The start of training."""
 
 import numpy as np
+import pytest
 
 from motleygp.data import make_dataset
 from motleygp.initialise import cluster_centres, initial_model, marginal_fits
 from motleygp.likelihoods import Gaussian, Poisson
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 def test_offsets_start_at_the_constant_fits(rng):

@@ -10,6 +10,8 @@ from motleygp.objective import NaturalTerms
 from motleygp.optim import Guard, natural_gradient
 from motleygp.posterior import Posterior, from_precision, kl_to_prior
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 NUM_GROUPS, NUM_INDUCING = 2, 5
 
 

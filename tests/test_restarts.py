@@ -14,6 +14,8 @@ from motleygp.data import hold_out
 from motleygp.initialise import paper_start
 from motleygp.objective import elbo, full_elbo, held_out_nlpd
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 
 @pytest.fixture(scope="module")
 def task():

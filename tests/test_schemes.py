@@ -22,6 +22,8 @@ from motleygp.optim import Scheme, natural_gradient, variational
 from motleygp.posterior import from_precision
 from motleygp.priors import LMC
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 NUM_LATENTS, NUM_INDUCING, NUM_INPUTS, JITTER, BATCH = 2, 5, 2, 1e-4, 6
 ALPHA, BETA, GAMMA, UPSILON, LAMBDA, P0 = 0.05, 0.2, 0.6, 0.4, 1.5, 3.0
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(80)

@@ -29,8 +29,10 @@ def batched_calls(compiled: str) -> list[str]:
     return [c["type"] for c in calls if c["type"].count(",") > 1]
 
 
-def test_no_batched_factorisation_reaches_the_cpu():
-    assert batched_calls(real_step.compiled_text()) == []
+@pytest.mark.usefixtures("quick_compilation")
+@pytest.mark.parametrize("form", real_step.FORMS)
+def test_no_batched_factorisation_reaches_the_cpu(form):
+    assert batched_calls(real_step.compiled_text(form)) == []
 
 
 def test_that_check_sees_a_batched_factorisation():
@@ -39,10 +41,10 @@ def test_that_check_sees_a_batched_factorisation():
     assert batched_calls(compiled) != []
 
 
-def run_with_threads(num_threads: int) -> str:
+def run_with_threads(num_threads: int, form: str) -> str:
     environment = os.environ | {"NPROC": str(num_threads)}
     return subprocess.run(
-        [sys.executable, real_step.__file__, "100"],
+        [sys.executable, real_step.__file__, "100", form],
         env=environment,
         timeout=TIME_LIMIT_S,
         check=True,
@@ -51,6 +53,22 @@ def run_with_threads(num_threads: int) -> str:
     ).stdout
 
 
-@pytest.mark.parametrize("num_threads", [pytest.param(1, marks=pytest.mark.slow), 2, 4])
-def test_the_real_step_runs_under_any_number_of_threads(num_threads):
-    assert float(run_with_threads(num_threads)) < 1e6
+@pytest.mark.parametrize(
+    ("num_threads", "form"),
+    [
+        (2, "lmc"),
+        (4, "function"),
+        *[
+            pytest.param(num_threads, form, marks=pytest.mark.slow)
+            for num_threads, form in [
+                (1, "lmc"),
+                (4, "lmc"),
+                (2, "function"),
+                (2, "latent"),
+                (4, "latent"),
+            ]
+        ],
+    ],
+)
+def test_the_real_step_runs_under_any_number_of_threads(num_threads, form):
+    assert float(run_with_threads(num_threads, form)) < 1e6

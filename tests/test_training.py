@@ -9,6 +9,8 @@ import small
 from motleygp import loop, training
 from motleygp.loop import HeldOut
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 
 @pytest.fixture(scope="module")
 def run():

@@ -12,6 +12,8 @@ import pytest
 import motleygp as mg
 from motleygp.optim import GaussianGradients
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 EXACT = {"rtol": 1e-12, "atol": 1e-14}
 NUM_SAMPLES = 3
 

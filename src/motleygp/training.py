@@ -160,7 +160,7 @@ def make_step(scheme: Scheme, *, batch_size: int) -> Step:
             q_state=q_state,
             order=order,
             iteration=state.iteration + 1,
-            progress=_followed(state, jnp.where(good, nelbo, 0.0)),
+            progress=_followed(state, nelbo, good),
         )
         return _nearer(scheme, new), StepInfo(nelbo, q_info, ~good)
 
@@ -190,13 +190,18 @@ def _pace(scheme: Scheme, state: TrainState) -> Scalar:
     return jnp.minimum(1.0, jnp.minimum(up, down))
 
 
-def _followed(state: TrainState, nelbo: Scalar) -> Progress:
+def _followed(state: TrainState, nelbo: Scalar, good: Bool[Array, ""]) -> Progress:
     """The progress after one more iteration.
 
     A window betters the best one when its mean is lower by more than its standard
-    error: what is less cannot be told from the noise of the minibatches.
+    error: what is less cannot be told from the noise of the minibatches. A refused draw
+    counts as the mean of its window so far, or the best one's: it changes neither.
     """
     old = state.progress
+    seen = state.iteration % _WINDOW
+    best = jnp.where(jnp.isinf(old.best), 0.0, old.best)
+    usual = jnp.where(seen > 0, old.total / jnp.maximum(seen, 1), best)
+    nelbo = jnp.where(good, nelbo, usual)
     total, square = old.total + nelbo, old.square + nelbo**2
     mean = total / _WINDOW
     error = jnp.sqrt(jnp.maximum(square / _WINDOW - mean**2, 0.0) / _WINDOW)

@@ -123,13 +123,7 @@ def adam(
     patience: int | None = 5,
 ) -> Scheme:
     """Adam on theta and on q(u), by its mean and the factor of its covariance."""
-    return Scheme(
-        q=factor_descent(optax.adam(alpha)),
-        theta=point(optax.adam(alpha)),
-        warm_up=warm_up,
-        cool_down=cool_down,
-        patience=patience,
-    )
+    return _everywhere(optax.adam(alpha), warm_up, cool_down, patience)
 
 
 @ft.cache
@@ -141,9 +135,19 @@ def sgd(
     patience: int | None = 5,
 ) -> Scheme:
     """Plain stochastic gradients on theta and on q(u), by its mean and factor."""
+    return _everywhere(optax.sgd(alpha), warm_up, cool_down, patience)
+
+
+def _everywhere(
+    descent: optax.GradientTransformation,
+    warm_up: int,
+    cool_down: float,
+    patience: int | None,
+) -> Scheme:
+    """The same descent on theta and on q(u)."""
     return Scheme(
-        q=factor_descent(optax.sgd(alpha)),
-        theta=point(optax.sgd(alpha)),
+        q=factor_descent(descent),
+        theta=point(descent),
         warm_up=warm_up,
         cool_down=cool_down,
         patience=patience,

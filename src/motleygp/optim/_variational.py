@@ -107,17 +107,6 @@ def variational(
             length=jnp.ones(()),
         )
 
-    def sample(key: RandomKey, state: VariationalState, num_samples: int = 1) -> PyTree:
-        return diagonal_draws(
-            key,
-            num_samples,
-            state.mean,
-            state.p,
-            leaves(prior_precision, state.mean),
-            leaves(units, state.mean),
-            max_std,
-        )
-
     def update(
         gradients: PyTree, state: VariationalState, pace: Scalar | float = 1.0
     ) -> VariationalState:
@@ -159,6 +148,7 @@ def variational(
             length=recovered(state.length),
         )
 
+    sample = diagonal_sampler(prior_precision, units, max_std)
     return VariationalOptimiser(init, sample, update)
 
 
@@ -193,22 +183,10 @@ def leaves(value: Leaves, theta: PyTree) -> PyTree:
     return jax.tree.map(lambda _: value, theta)
 
 
-def diagonal_draws(
-    key: RandomKey,
-    num_samples: int,
-    mean: PyTree,
-    p: PyTree,
-    prior_precision: PyTree,
-    units: PyTree,
-    max_std: float | None,
-) -> PyTree:
-    """Draws of theta, where theta * units has the variances 1 / (p + lambda_1)."""
-    _checks.check_positive("num_samples", num_samples)
-    flat, tree = jax.tree.flatten(mean)
-    noise = [
-        jr.normal(k, (num_samples, *leaf.shape), leaf.dtype)
-        for k, leaf in zip(jr.split(key, len(flat)), flat, strict=True)
-    ]
+def diagonal_sampler(
+    prior_precision: Leaves, units: Leaves, max_std: float | None
+) -> Callable[..., PyTree]:
+    """What draws theta, where theta * units has the variances 1 / (p + lambda_1)."""
 
     def one_leaf(m: Array, p: Array, lam: Any, unit: Any, e: Array) -> Array:
         sigma = 1.0 / jnp.sqrt(p + lam)
@@ -216,9 +194,23 @@ def diagonal_draws(
             sigma = jnp.minimum(sigma, max_std)
         return m + sigma / unit * e
 
-    return jax.tree.map(
-        one_leaf, mean, p, prior_precision, units, jax.tree.unflatten(tree, noise)
-    )
+    def sample(key: RandomKey, state: Any, num_samples: int = 1) -> PyTree:
+        _checks.check_positive("num_samples", num_samples)
+        flat, tree = jax.tree.flatten(state.mean)
+        noise = [
+            jr.normal(k, (num_samples, *leaf.shape), leaf.dtype)
+            for k, leaf in zip(jr.split(key, len(flat)), flat, strict=True)
+        ]
+        return jax.tree.map(
+            one_leaf,
+            state.mean,
+            state.p,
+            leaves(prior_precision, state.mean),
+            leaves(units, state.mean),
+            jax.tree.unflatten(tree, noise),
+        )
+
+    return sample
 
 
 def check_diagonal(

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, PyTree
 
-from motleygp._types import RandomKey, Scalar
+from motleygp._types import Scalar
 from motleygp.optim import _checks
 from motleygp.optim._schedule import Schedule, at
 from motleygp.optim._variational import (
@@ -15,7 +15,7 @@ from motleygp.optim._variational import (
     as_floats,
     centre_of,
     check_diagonal,
-    diagonal_draws,
+    diagonal_sampler,
     leaves,
     recovered,
 )
@@ -93,19 +93,6 @@ def variational_adam(
             length=jnp.ones(()),
         )
 
-    def sample(
-        key: RandomKey, state: VariationalAdamState, num_samples: int = 1
-    ) -> PyTree:
-        return diagonal_draws(
-            key,
-            num_samples,
-            state.mean,
-            state.p,
-            leaves(prior_precision, state.mean),
-            leaves(units, state.mean),
-            max_std,
-        )
-
     def update(
         gradients: PyTree, state: VariationalAdamState, pace: Scalar | float = 1.0
     ) -> VariationalAdamState:
@@ -148,4 +135,5 @@ def variational_adam(
             length=recovered(state.length),
         )
 
+    sample = diagonal_sampler(prior_precision, units, max_std)
     return VariationalOptimiser(init, sample, update)

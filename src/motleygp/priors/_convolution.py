@@ -142,11 +142,15 @@ class _FunctionGroup(NamedTuple):
 
 
 class Convolution(AbstractConvolution):
-    __doc__ = f"""{AbstractConvolution.__doc__}
-    The inducing values are the paper's: of each f_j at points Z_j of its own, so there
-    are J groups. With p and q independent across groups the functions are independent
-    given the parameters, and share those alone: what one output shows does not fill a
-    gap in another. `LatentConvolution` does.
+    """Convolution processes with inducing values of the functions, as in the paper.
+
+    They are those of each f_j at points Z_j of its own, so there are J groups. With p
+    and q independent across groups the functions are independent given the parameters,
+    and share those alone: what one output shows does not fill a gap in another, as it
+    does with `LatentConvolution`.
+
+    **Arguments:** those of `AbstractConvolution`; one matrix in `inducing` per row of
+    `weights`.
     """
 
     def __check_init__(self) -> None:
@@ -193,11 +197,14 @@ class _LatentGroup(NamedTuple):
 
 
 class LatentConvolution(AbstractConvolution):
-    __doc__ = f"""{AbstractConvolution.__doc__}
-    The inducing values are of the latent processes u^i_q, shared by all functions:
-    there are G = sum_q R_q groups, as for `LMC`, and the functions inform one another.
-    A group has a column for each function at each row, so it costs J projections where
-    `LMC` needs one.
+    """Convolution processes with inducing values of the latent processes u^i_q.
+
+    They are shared by all functions: there are G = sum_q R_q groups, as for `LMC`, and
+    the functions inform one another. A group has a column for each function at each
+    row, so it costs J projections where `LMC` needs one.
+
+    **Arguments:** those of `AbstractConvolution`; one matrix in `inducing` per column
+    of `weights`.
     """
 
     def __check_init__(self) -> None:
