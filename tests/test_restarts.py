@@ -117,5 +117,5 @@ def test_the_bound_by_parts_is_the_bound(task, monkeypatch):
     outcome = restarts.run(task, 1)
     model, q = outcome.fitted
     whole = full_elbo(model, q, task.data)
-    monkeypatch.setattr(objective, "_ROWS", 17)
+    monkeypatch.setattr(objective, "_COLUMNS", 17)
     np.testing.assert_allclose(full_elbo(model, q, task.data), whole, rtol=1e-12)

@@ -162,7 +162,8 @@ def followed(values: np.ndarray, patience: int) -> training.TrainState:
     scheme = small.SCHEME._replace(patience=patience)
 
     def one(state, value):
-        progress = training._followed(state, value)
+        # NaN stands for a refused draw, which must not count.
+        progress = training._followed(state, value, jnp.isfinite(value))
         state = state._replace(iteration=state.iteration + 1, progress=progress)
         return training._nearer(scheme, state), None
 
@@ -176,6 +177,10 @@ def test_the_horizon_comes_nearer_when_the_bound_is_stale(rng):
     assert int(falling.horizon) == 10**6
     assert 600 + 300 <= int(flat.horizon) < 2000 + 300
     assert int(followed(jnp.asarray(100.0 + noise), 50).horizon) == 10**6
+    # A third of the draws refused: the best window's mean stays where it was.
+    some = np.where(np.arange(2000) % 3 == 0, np.nan, 100.0 + noise)
+    best = float(followed(jnp.asarray(some), 50).progress.best)
+    assert abs(best - 100.0) < 0.5
 
 
 def test_the_pace_ramps_up_and_cools_down(run):

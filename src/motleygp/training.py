@@ -29,11 +29,12 @@ _WINDOW = 200
 
 
 class Progress(NamedTuple):
-    """Sums of minus the bound over the window so far, the best window's mean, and how
-    many windows ago it was bettered."""
+    """Sums of minus the bound and of its square over the window so far, of how many
+    draws, the best window's mean, and how many windows ago it was bettered."""
 
     total: Scalar
     square: Scalar
+    count: Scalar
     best: Scalar
     stale: Int[Array, ""]
 
@@ -105,7 +106,11 @@ def init(
         horizon=jnp.asarray(num_steps, dtype=int),
         cool_down=jnp.asarray(int(scheme.cool_down * num_steps), dtype=int),
         progress=Progress(
-            jnp.zeros(()), jnp.zeros(()), jnp.full((), jnp.inf), jnp.zeros((), int)
+            jnp.zeros(()),
+            jnp.zeros(()),
+            jnp.zeros(()),
+            jnp.full((), jnp.inf),
+            jnp.zeros((), int),
         ),
     )
 
@@ -194,26 +199,24 @@ def _followed(state: TrainState, nelbo: Scalar, good: Bool[Array, ""]) -> Progre
     """The progress after one more iteration.
 
     A window betters the best one when its mean is lower by more than its standard
-    error: what is less cannot be told from the noise of the minibatches. A refused draw
-    counts as the mean of its window so far, or the best one's: it changes neither.
+    error: what is less cannot be told from the noise of the minibatches. Refused draws
+    do not count.
     """
     old = state.progress
-    seen = state.iteration % _WINDOW
-    best = jnp.where(jnp.isinf(old.best), 0.0, old.best)
-    usual = jnp.where(seen > 0, old.total / jnp.maximum(seen, 1), best)
-    nelbo = jnp.where(good, nelbo, usual)
-    total, square = old.total + nelbo, old.square + nelbo**2
-    mean = total / _WINDOW
-    error = jnp.sqrt(jnp.maximum(square / _WINDOW - mean**2, 0.0) / _WINDOW)
+    nelbo = jnp.where(good, nelbo, 0.0)
+    total, square, count = old.total + nelbo, old.square + nelbo**2, old.count + good
+    mean = total / count  # NaN, and no better, where every draw was refused
+    error = jnp.sqrt(jnp.maximum(square / count - mean**2, 0.0) / count)
     bettered = mean < old.best - error
     full = (state.iteration + 1) % _WINDOW == 0
     closed = Progress(
         jnp.zeros(()),
         jnp.zeros(()),
-        jnp.minimum(mean, old.best),
+        jnp.zeros(()),
+        jnp.fmin(mean, old.best),
         jnp.where(bettered | jnp.isinf(old.best), 0, old.stale + 1),
     )
-    running = old._replace(total=total, square=square)
+    running = old._replace(total=total, square=square, count=count)
     return jax.tree.map(lambda a, b: jnp.where(full, a, b), closed, running)
 
 
