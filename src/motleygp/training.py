@@ -34,7 +34,7 @@ class Progress(NamedTuple):
 
     total: Scalar
     square: Scalar
-    count: Scalar
+    accepted: Scalar
     best: Scalar
     stale: Int[Array, ""]
 
@@ -204,7 +204,7 @@ def _followed(state: TrainState, nelbo: Scalar, good: Bool[Array, ""]) -> Progre
     """
     old = state.progress
     nelbo = jnp.where(good, nelbo, 0.0)
-    total, square, count = old.total + nelbo, old.square + nelbo**2, old.count + good
+    total, square, count = old.total + nelbo, old.square + nelbo**2, old.accepted + good
     mean = total / count  # NaN, and no better, where every draw was refused
     error = jnp.sqrt(jnp.maximum(square / count - mean**2, 0.0) / count)
     bettered = mean < old.best - error
@@ -216,7 +216,7 @@ def _followed(state: TrainState, nelbo: Scalar, good: Bool[Array, ""]) -> Progre
         jnp.fmin(mean, old.best),
         jnp.where(bettered | jnp.isinf(old.best), 0, old.stale + 1),
     )
-    running = old._replace(total=total, square=square, count=count)
+    running = old._replace(total=total, square=square, accepted=count)
     return jax.tree.map(lambda a, b: jnp.where(full, a, b), closed, running)
 
 
