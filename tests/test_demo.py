@@ -14,7 +14,10 @@ from motleygp.predictive import Predictive
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
-def test_demo_prints_scores_and_saves_a_picture(tmp_path, capsys):
+def test_demo_prints_scores_and_saves_a_picture(tmp_path, capsys, monkeypatch):
+    whole = datasets.load("t1")
+    few = whole._replace(x_test=whole.x_test[:40], y_test=whole.y_test[:40])
+    monkeypatch.setattr(demo.datasets, "load", lambda _: few)
     path = tmp_path / "toy.png"
     assert cli.main(["demo", "-o", str(path), "--max-iter", "60", "--quiet"]) == 0
     printed = capsys.readouterr().out

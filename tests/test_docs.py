@@ -18,7 +18,8 @@ ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 
-def test_the_readme_runs(monkeypatch, capsys):
+def test_the_readme_runs(monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
     (code,) = BLOCK.findall((ROOT / "README.md").read_text())
     quick = ft.partial(mg.MotleyGP, max_iter=5, num_inducing=8, progress=False)
     monkeypatch.setattr(mg, "MotleyGP", quick)

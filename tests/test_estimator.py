@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from sklearn.base import clone
 
@@ -137,7 +138,7 @@ def test_fixed_noise_is_in_the_users_units(fitted):
     outputs = {"price": mg.likelihoods.Gaussian(2.0, fixed=True)}
     model = mg.MotleyGP(outputs, random_state=0, **SETTINGS).fit(X, Y[["price"]])
     inside = model.parameters()["noise"]["price"]
-    np.testing.assert_allclose(inside * model.y_scale_[0], 2.0)
+    np.testing.assert_allclose(inside * model.scaling_.y_scale[0], 2.0)
 
 
 def test_zero_offsets_stay_zero(fitted):
@@ -157,6 +158,69 @@ def test_ranks_make_copies(fitted):
     assert parameters["lengthscale"].shape == (2, 2)
     assert parameters["weights"].shape == (4, 3)
     assert parameters["q_cov"].shape == (3, 8, 8)
+
+
+def test_columns_in_another_order_are_read_by_name(fitted):
+    model, X, Y = fitted
+    assert model.nlpd(X[["lon", "lat"]], Y) == model.nlpd(X, Y)
+    assert model.elbo(X[["lon", "lat"]], Y) == model.elbo(X, Y)
+
+
+def test_polars_frames(fitted):
+    model, X, _ = fitted
+    found = model.predict(pl.from_dict({name: X[name].to_numpy() for name in X}))
+    assert isinstance(found, pl.DataFrame)
+    np.testing.assert_array_equal(found.to_numpy(), model.predict(X).to_numpy())
+
+
+def test_probabilities_and_metrics(fitted):
+    model, X, Y = fitted
+    proba = model.predict_proba(X)
+    assert list(proba) == ["flat"]
+    np.testing.assert_allclose(proba["flat"].sum(axis=1), 1.0)
+    np.testing.assert_array_equal(proba["flat"][:, 1], model.predict(X)["flat"])
+    table = model.metrics(X, Y)
+    assert list(table.index) == list(OUTPUTS)
+    scores = model.nlpd(X, Y)
+    for name in OUTPUTS:
+        np.testing.assert_allclose(table.loc[name, "nlpd"], scores[name])
+    error = model.predict(X)["price"] - Y["price"]
+    np.testing.assert_allclose(table.loc["price", "rmse"], np.sqrt(np.mean(error**2)))
+    assert np.isnan(table.loc["price", "accuracy"])
+    assert 0.5 <= table.loc["flat", "accuracy"] <= 1.0
+
+
+def test_what_the_model_says_of_itself(fitted, capsys):
+    model, _, _ = fitted
+    weights = model.parameters()["weights"]
+    covariance = weights @ weights.T
+    scale = np.sqrt(np.diag(covariance))
+    correlation = model.correlation()
+    np.testing.assert_allclose(correlation, covariance / np.outer(scale, scale))
+    assert list(correlation)[-1].startswith("calls: ")
+    # Slopes of a sum of EQ kernels: sum_q a^2 / l^2 over sum_q a^2.
+    inverse = (model.scaling_.x_scale / model.parameters()["lengthscale"]) ** 2
+    slopes = np.sqrt(weights**2 @ inverse / (weights**2).sum(axis=1, keepdims=True))
+    np.testing.assert_allclose(model.relevance(), slopes, rtol=1e-4)
+    assert list(model.relevance()) == ["lat", "lon"]
+    model.summary()
+    shown = capsys.readouterr().out
+    assert "price: " in shown and "varies most with" in shown
+
+
+def test_likelihoods_can_be_inferred(capsys):
+    X, Y = make_frames()
+    settings = SETTINGS | {"progress": True, "max_iter": 2}
+    model = mg.MotleyGP(random_state=0, **settings).fit(X, Y)
+    chosen = {choice.name: choice.likelihood for choice in model.choices_}
+    assert chosen == {"price": "hetgaussian", "flat": "bernoulli", "calls": "poisson"}
+    some = mg.MotleyGP({"price": "gamma"}, random_state=0, **settings).fit(X, Y)
+    assert [lik.name for lik in some.model_.likelihoods] == [
+        "gamma",
+        *list(OUTPUTS.values())[1:],
+    ]
+    assert [choice.name for choice in some.choices_] == ["flat", "calls"]
+    assert "hetgaussian" in capsys.readouterr().err
 
 
 def test_clone_and_params():
@@ -190,7 +254,7 @@ NAN_X = np.where(np.arange(20)[:, None] == 7, np.nan, X_GOOD)
         (["gaussian"], X_GOOD, Y_GOOD[:, None, None], r"`Y` must have shape \(N, D\)"),
         (["gaussian"], X_GOOD, np.ones(20), "output 'y0' must vary; every .* is 1"),
         (["gaussian"], X_GOOD, np.full(20, np.nan), "output 'y0' must have observed"),
-        (["gaussian"], X_GOOD, ["a"] * 20, "`Y` must hold numbers"),
+        (["gaussian"], X_GOOD, ["a"] * 20, "'y0' must hold numbers or two classes"),
         (["gaussian"], [["a"]], Y_GOOD, "`X` must hold numbers"),
         (["beta"], X_GOOD, Y_GOOD, "output 'y0' must be .* between 0 and 1 .* row 0"),
         (["poisson"], X_GOOD, Y_GOOD, "output 'y0' must be 0, 1, 2, .* and 18 more"),
@@ -201,7 +265,7 @@ NAN_X = np.where(np.arange(20)[:, None] == 7, np.nan, X_GOOD)
         (["student"], X_GOOD, Y_GOOD, "no likelihood is named 'student'; known: gauss"),
         ([3], X_GOOD, Y_GOOD, "no likelihood is named 3"),
         (["gaussian"] * 2, X_GOOD, Y_GOOD, "`outputs` must have one entry per output"),
-        ("gaussian", X_GOOD, Y_GOOD, "`outputs` must have one entry per output"),
+        ("gaussian", X_GOOD, Y_GOOD, "`outputs` must be 'auto', or name a likelihood"),
         ({"a": "gaussian"}, X_GOOD, {"b": Y_GOOD}, r"`outputs` must name the columns"),
         (
             ["gaussian"] * 2,

@@ -13,10 +13,11 @@ from motleygp import (  # noqa: E402
     datasets as datasets,
     kernels as kernels,
     likelihoods as likelihoods,
+    metrics as metrics,
     optim as optim,
     priors as priors,
 )
-from motleygp.estimator import MotleyGP as MotleyGP  # noqa: E402
+from motleygp._version import __version__ as __version__  # noqa: E402
+from motleygp.estimator import MotleyGP as MotleyGP, load as load  # noqa: E402
+from motleygp.modelfile import ModelFileError as ModelFileError  # noqa: E402
 from motleygp.predictive import Predictive as Predictive  # noqa: E402
-
-__version__ = "0.1.0"

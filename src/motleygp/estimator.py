@@ -1,6 +1,6 @@
 """`MotleyGP`: the library behind one estimator."""
 
-import functools as ft
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,31 +10,31 @@ import jax.numpy as jnp
 import joblib
 import numpy as np
 import pandas as pd
+from rich.console import Console
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from motleygp import frames, likelihoods as lik, loop, optim, priors, restarts
+from motleygp import (
+    checkpoints,
+    frames,
+    infer,
+    inspection,
+    likelihoods as lik,
+    loop,
+    metrics,
+    parameters,
+    restarts,
+    saving,
+    settings,
+)
 from motleygp.data import checked_inputs, hold_out, make_dataset
-from motleygp.initialise import data_driven_start, paper_start, usual_num_latents
-from motleygp.model import Model
 from motleygp.objective import full_elbo, function_moments
-from motleygp.posterior import prior_factors, unwhiten, whiten
 from motleygp.predictive import Predictive, in_chunks
 from motleygp.progress import progress_bar, restarts_bar
 from motleygp.restarts import Outcome, Task
+from motleygp.scaling import no_scaling, standardising
 
 _function_moments = eqx.filter_jit(function_moments)
-_unwhiten, _whiten = eqx.filter_jit(unwhiten), eqx.filter_jit(whiten)
-_prior_factors = eqx.filter_jit(prior_factors)
-
-_FORMS: dict[tuple[str, str], type[priors.AbstractPrior]] = {
-    ("lmc", "auto"): priors.LMC,
-    ("convolution", "auto"): priors.Convolution,
-    ("convolution", "function"): priors.Convolution,
-    ("convolution", "latent"): priors.LatentConvolution,
-}
-# Parameters of a prior that are distances between inputs.
-_DISTANCES = ("lengthscale", "smoothing")
 
 
 class MotleyGP(BaseEstimator):
@@ -42,10 +42,12 @@ class MotleyGP(BaseEstimator):
 
     Parameters
     ----------
-    outputs : dict or sequence
-        The likelihood of each output: names ("gaussian", "hetgaussian", "bernoulli",
-        "beta", "gamma", "exponential", "poisson") or objects of
-        ``motleygp.likelihoods``, keyed by column or in column order.
+    outputs : "auto", dict or sequence
+        The likelihood of each output. "auto" infers it from the values; what was chosen
+        and why is printed, if `progress` is on, and kept in ``choices_``. Otherwise
+        names ("gaussian", "hetgaussian", "bernoulli", "beta", "gamma", "exponential",
+        "poisson", or "auto" for that one) or objects of ``motleygp.likelihoods``, keyed
+        by column or in column order; a dict may leave columns out, which are inferred.
     prior : "lmc" or "convolution"
         The linear model of coregionalisation, or convolution processes: each parameter
         function a smoothed sum of the latent processes.
@@ -92,6 +94,10 @@ class MotleyGP(BaseEstimator):
         Decides the start and the minibatches.
     progress : bool
         Show a progress bar.
+    checkpoint_dir : path, optional
+        A folder where all of the run is written every 20 seconds and at the end of each
+        restart; ``fit(X, Y, resume=True)`` goes on from there. Restarts then run in
+        turn.
 
     Attributes
     ----------
@@ -105,7 +111,7 @@ class MotleyGP(BaseEstimator):
 
     def __init__(
         self,
-        outputs: Mapping[str, Any] | Sequence[Any],
+        outputs: str | Mapping[str, Any] | Sequence[Any] = "auto",
         prior: str = "lmc",
         inducing: str = "auto",
         num_latents: int | None = None,
@@ -124,6 +130,7 @@ class MotleyGP(BaseEstimator):
         standardize: bool = True,
         random_state: int | None = None,
         progress: bool = True,
+        checkpoint_dir: str | os.PathLike | None = None,
     ):
         self.outputs = outputs
         self.prior = prior
@@ -144,31 +151,43 @@ class MotleyGP(BaseEstimator):
         self.standardize = standardize
         self.random_state = random_state
         self.progress = progress
+        self.checkpoint_dir = checkpoint_dir
 
     # Fitting.
 
-    def fit(self, X: Any, Y: Any) -> "MotleyGP":
+    def fit(self, X: Any, Y: Any, *, resume: bool = False) -> "MotleyGP":
         """Fit the model; NaN in Y is a missing value.
 
         X and Y are arrays or frames, or dicts or lists with one entry per output for
-        outputs that have inputs of their own.
+        outputs that have inputs of their own. With `resume` a run that was interrupted
+        goes on from the checkpoint in `checkpoint_dir`, with the same data and
+        settings, and ends as it would have ended.
         """
-        self._check_settings()
+        given = self.get_params(deep=False)
+        settings.check(given)
         table = frames.as_table(X, Y)
-        likelihoods = [
-            lik.get(entry) for entry in frames.by_output(self.outputs, table.names)
-        ]
+        likelihoods = [lik.get(entry) for entry in self._outputs(table)]
         xs = [checked_inputs(x) for x in table.xs]
         self.n_features_in_ = xs[0].shape[1]
         if table.features is not None:
             self.feature_names_in_ = np.asarray(table.features, dtype=object)
         self.output_names_ = list(table.names)
+        self.classes_ = {
+            name: column.classes
+            for name, column in zip(table.names, table.columns, strict=True)
+        }
         # Raw values are checked first, so that an error names what the user gave.
         make_dataset(xs, table.ys, likelihoods, names=table.names)
-        self._set_scales(xs, table.ys, likelihoods)
+        self.scaling_ = (
+            standardising(xs, table.ys, likelihoods)
+            if self.standardize
+            else no_scaling(self.n_features_in_, len(xs))
+        )
         likelihoods = [
             likelihood.in_units(scale)
-            for likelihood, scale in zip(likelihoods, self.y_scale_, strict=True)
+            for likelihood, scale in zip(
+                likelihoods, self.scaling_.y_scale, strict=True
+            )
         ]
         data = self._dataset(xs, table.ys, likelihoods)
         rng = np.random.default_rng(self.random_state)
@@ -179,14 +198,14 @@ class MotleyGP(BaseEstimator):
             data=data,
             held_out=held_out,
             likelihoods=likelihoods,
-            start=self._start(likelihoods),
-            scheme=self._scheme(),
+            start=settings.start(given, likelihoods),
+            scheme=settings.scheme(given, self.n_features_in_),
             batch_size=self.batch_size,
             num_steps=self.max_iter,
             time_limit=self.time_limit,
         )
         seeds = [int(seed) for seed in rng.integers(2**31, size=self.restarts)]
-        outcomes = self._run(task, seeds)
+        outcomes = self._run(task, seeds, resume)
         (self.model_, self.q_), chosen = restarts.best(outcomes)
         self.trace_, self.ended_ = chosen.trace, chosen.ended
         self.restarts_ = [
@@ -196,40 +215,38 @@ class MotleyGP(BaseEstimator):
         loop.warn_if_refused(self.trace_)
         return self
 
-    def _start(self, likelihoods: Sequence[lik.AbstractLikelihood]) -> restarts.Start:
-        """What makes a model from a seed."""
-        form = _FORMS[self.prior, self.inducing]
-        num_latents = self.num_latents or usual_num_latents(form, likelihoods)
-        rank = (
-            (self.rank,) * num_latents
-            if isinstance(self.rank, int)
-            else tuple(self.rank)
-        )
-        if len(rank) != num_latents or min(rank) < 1:
+    def _outputs(self, table: frames.Table) -> list[Any]:
+        """The likelihood of each output, as given or inferred."""
+        if isinstance(self.outputs, str) and self.outputs != "auto":
             raise ValueError(
-                f"`rank` must be at least 1 for each of the {num_latents} latent "
-                f"processes; got {self.rank}."
+                "`outputs` must be 'auto', or name a likelihood per output; "
+                f"got {self.outputs!r}."
             )
-        settings: dict[str, Any] = dict(
-            num_latents=num_latents,
-            rank=rank,
-            num_inducing=self.num_inducing,
-            form=form,
+        given: Any = self.outputs
+        if isinstance(given, str):
+            given = dict.fromkeys(table.names, "auto")
+        entries = dict(
+            zip(table.names, frames.by_output(given, table.names), strict=True)
         )
-        if self.preset == "paper":
-            return ft.partial(paper_start, **settings)
-        return ft.partial(data_driven_start, offset=self.offset, **settings)
+        self.choices_ = infer.infer_outputs(
+            {
+                name: (column.values, column.kind)
+                for name, column in zip(table.names, table.columns, strict=True)
+                if isinstance(entries[name], str) and entries[name] == "auto"
+            }
+        )
+        if self.choices_ and self.progress:
+            Console(stderr=True).print(infer.table(self.choices_))
+        infer.warn(self.choices_)
+        inferred = {choice.name: choice.likelihood for choice in self.choices_}
+        return list((entries | inferred).values())
 
-    def _scheme(self) -> optim.Scheme:
-        if isinstance(self.optimizer, optim.Scheme):
-            return self.optimizer
-        if self.preset == "paper":
-            initial_p = optim.paper_initial_p(self.n_features_in_)
-            return optim.paper(self.optimizer, initial_p=initial_p)
-        return optim.BY_NAME[self.optimizer]()
-
-    def _run(self, task: Task, seeds: list[int]) -> list[Outcome]:
+    def _run(self, task: Task, seeds: list[int], resume: bool) -> list[Outcome]:
         """All starts: together on an accelerator, in processes if asked, or in turn."""
+        if self.checkpoint_dir is not None:
+            return self._run_with_checkpoints(task, seeds, resume)
+        if resume:
+            raise ValueError("`resume` needs the `checkpoint_dir` of the earlier run.")
         several = len(seeds) > 1
         if several and jax.default_backend() != "cpu":
             with restarts_bar(self.max_iter, show=self.progress) as update:
@@ -239,101 +256,72 @@ class MotleyGP(BaseEstimator):
         if several and joblib.effective_n_jobs(n_jobs) > 1:
             return restarts.run_in_processes(task, seeds, self.n_jobs)
         outcomes = []
-        for number, seed in enumerate(seeds, start=1):
-            label = f"restart {number}/{len(seeds)}" if several else "training"
-            with progress_bar(self.max_iter, show=self.progress, label=label) as update:
+        for number, seed in enumerate(seeds):
+            with self._bar(number, len(seeds)) as update:
                 outcomes.append(restarts.run(task, seed, update))
             if outcomes[-1].ended == "interrupted":
                 break
         return outcomes
 
-    def _check_settings(self) -> None:
-        choices: dict[str, tuple] = {
-            "prior": ("lmc", "convolution"),
-            "inducing": ("auto", "function", "latent"),
-            "kernel": ("eq",),
-            "preset": (None, "paper"),
-            "offset": ("marginal", "zero"),
-        }
-        if not isinstance(self.optimizer, optim.Scheme):
-            choices["optimizer"] = tuple(optim.BY_NAME)
-        for name, known in choices.items():
-            if getattr(self, name) not in known:
-                raise ValueError(
-                    f"`{name}` must be one of {', '.join(map(str, known))}; "
-                    f"got {getattr(self, name)!r}."
-                )
-        if (self.prior, self.inducing) not in _FORMS:
-            raise ValueError(
-                f"`inducing` must be 'auto' with prior {self.prior!r}, whose inducing "
-                f"values are of the latent processes; got {self.inducing!r}."
-            )
-        counts = ["num_inducing", "max_iter", "batch_size", "restarts"]
-        counts += ["num_latents"] if self.num_latents is not None else []
-        for name in counts:
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(
-                    f"`{name}` must be a whole number above 0; got {value!r}."
-                )
-        fraction, limit = self.validation_fraction, self.time_limit
-        if not (_is_number(fraction) and 0.0 <= fraction <= 0.5):
-            raise ValueError(
-                f"`validation_fraction` must be between 0 and 0.5; got {fraction!r}."
-            )
-        if limit is not None and not (_is_number(limit) and limit > 0.0):
-            raise ValueError(f"`time_limit` must be above 0 seconds; got {limit!r}.")
-        if self.n_jobs is not None and (
-            not isinstance(self.n_jobs, int) or self.n_jobs == 0
-        ):
-            raise ValueError(
-                "`n_jobs` must be None or a whole number other than 0; "
-                f"got {self.n_jobs!r}."
-            )
+    def _bar(self, number: int, total: int) -> Any:
+        label = f"restart {number + 1}/{total}" if total > 1 else "training"
+        return progress_bar(self.max_iter, show=self.progress, label=label)
 
-    def _set_scales(self, xs, ys, likelihoods) -> None:
-        """Shift and scale of each input column and each output; 0 and 1 for none."""
-        num_inputs = self.n_features_in_
-        self.x_shift_, self.x_scale_ = np.zeros(num_inputs), np.ones(num_inputs)
-        self.y_shift_, self.y_scale_ = np.zeros(len(ys)), np.ones(len(ys))
-        if not self.standardize:
-            return
-        rows = np.concatenate(xs)
-        spread = rows.std(axis=0)
-        self.x_shift_ = rows.mean(axis=0)
-        self.x_scale_ = np.where(spread > 0, spread, 1.0)
-        for d, (y, likelihood) in enumerate(zip(ys, likelihoods, strict=True)):
-            if likelihood.real:
-                y = np.asarray(y, dtype=float)
-                self.y_shift_[d], self.y_scale_[d] = np.nanmean(y), np.nanstd(y)
+    def _run_with_checkpoints(
+        self, task: Task, seeds: list[int], resume: bool
+    ) -> list[Outcome]:
+        """The starts in turn; what is done is in a file, and what is under way."""
+        mark = checkpoints.fingerprint(task, seeds, self.get_params(deep=False))
+        folder: Any = self.checkpoint_dir
+        keeper = checkpoints.Checkpoints(folder, task, seeds, mark)
+        standing = keeper.read() if resume else checkpoints.Standing()
+        done, current = list(standing.done), standing.current
+        for number in range(len(done), len(seeds)):
+            write = keeper.watch(tuple(done))
+            with self._bar(number, len(seeds)) as update:
 
-    def _scaled(self, x: np.ndarray) -> np.ndarray:
-        return (x - self.x_shift_) / self.x_scale_
+                def both(report: loop.Report, write=write, update=update) -> Any:
+                    write(report)
+                    return update(report)
+
+                outcome = restarts.run(task, seeds[number], both, current)
+            if outcome.ended == "interrupted":
+                return [*done, outcome]
+            done.append(outcome)
+            current = None
+            keeper.write(checkpoints.Standing(tuple(done)))
+        return done
 
     def _dataset(self, xs, ys, likelihoods):
-        scaled = [
-            (np.asarray(y, dtype=float) - shift) / scale
-            for y, shift, scale in zip(ys, self.y_shift_, self.y_scale_, strict=True)
-        ]
+        """The data as the model sees them."""
         return make_dataset(
-            [self._scaled(x) for x in xs], scaled, likelihoods, names=self.output_names_
+            [self.scaling_.inputs(x) for x in xs],
+            self.scaling_.outputs(ys),
+            likelihoods,
+            names=self.output_names_,
         )
 
     # Prediction.
 
-    def _checked(self, X: Any) -> np.ndarray:
-        """New inputs as a matrix with the columns of the fit, in the fit's order."""
-        check_is_fitted(self, "model_")
-        names = frames.features(X)
+    def _ordered(self, X: Any) -> Any:
+        """X with the columns of the fit, in the fit's order, where they have names."""
+        if isinstance(X, Mapping):
+            return {name: self._ordered(x) for name, x in X.items()}
+        if isinstance(X, list | tuple):
+            return [self._ordered(x) for x in X]
         fitted = getattr(self, "feature_names_in_", None)
-        if names is not None and fitted is not None:
-            absent = [name for name in fitted if name not in names]
-            if absent:
-                raise ValueError(
-                    f"`X` must have the column {absent[0]!r}; got {names}."
-                )
-            X = X[list(fitted)]
-        x = checked_inputs(frames.as_matrix(X))
+        if fitted is None or not frames.is_frame(X):
+            return X
+        names = frames.features(X) or []
+        absent = [name for name in fitted if name not in names]
+        if absent:
+            raise ValueError(f"`X` must have the column {absent[0]!r}; got {names}.")
+        return frames.select(X, list(fitted))
+
+    def _checked(self, X: Any) -> np.ndarray:
+        """New inputs as a matrix with the columns of the fit."""
+        check_is_fitted(self, "model_")
+        x = checked_inputs(frames.as_matrix(self._ordered(X)))
         if x.shape[1] != self.n_features_in_:
             raise ValueError(
                 f"`X` must have {self.n_features_in_} columns, as in `fit`; "
@@ -345,7 +333,8 @@ class MotleyGP(BaseEstimator):
         """Mean and variance of all J functions at the raw inputs x, in chunks."""
         model, q = self.model_, self.q_
         both = in_chunks(
-            lambda x: jnp.stack(_function_moments(model, q, x.T)), self._scaled(x).T
+            lambda x: jnp.stack(_function_moments(model, q, x.T)),
+            self.scaling_.inputs(x).T,
         )
         return both[0], both[1]
 
@@ -364,16 +353,26 @@ class MotleyGP(BaseEstimator):
             model.likelihoods[d],
             mean[block],
             var[block],
-            shift=float(self.y_shift_[d]),
-            scale=float(self.y_scale_[d]),
+            shift=float(self.scaling_.y_shift[d]),
+            scale=float(self.scaling_.y_scale[d]),
         )
 
-    def predict(self, X: Any) -> np.ndarray | pd.DataFrame:
+    def predict(self, X: Any) -> Any:
         """Predictive means, one column per output; a frame if a frame went in."""
         means = {name: p.mean for name, p in self.predict_dist(X).items()}
-        if isinstance(X, pd.DataFrame):
-            return pd.DataFrame(means, index=X.index)
+        if frames.is_frame(X):
+            return frames.like(X, means)
         return np.stack(list(means.values()), axis=1)
+
+    def predict_proba(self, X: Any) -> dict[str, np.ndarray]:
+        """P(0) and P(1) of every binary output, (N, 2); `classes_` says of what."""
+        check_is_fitted(self, "model_")
+        means = {
+            name: p.mean
+            for name, p in self.predict_dist(X).items()
+            if isinstance(p.likelihood, lik.Bernoulli)
+        }
+        return {name: np.stack([1.0 - p, p], axis=1) for name, p in means.items()}
 
     def latent(self, X: Any) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """Mean and variance of each output's parameter functions: (N, J_d) each.
@@ -392,7 +391,7 @@ class MotleyGP(BaseEstimator):
 
     def _new_table(self, X: Any, Y: Any) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """New data in the order of the fitted outputs."""
-        table = frames.as_table(X, Y)
+        table = frames.as_table(self._ordered(X), Y, self.classes_)
         if set(table.names) != set(self.output_names_):
             raise ValueError(
                 f"`Y` must have the outputs {self.output_names_}; got {table.names}."
@@ -432,7 +431,63 @@ class MotleyGP(BaseEstimator):
         data = self._dataset(xs, ys, model.likelihoods)
         value = full_elbo(model, self.q_, data)
         observed = [np.sum(~np.isnan(np.asarray(y, dtype=float))) for y in ys]
-        return value - float(np.log(self.y_scale_) @ np.asarray(observed))
+        return value - float(np.log(self.scaling_.y_scale) @ np.asarray(observed))
+
+    def metrics(self, X: Any, Y: Any) -> pd.DataFrame:
+        """Scores of each output on its observed values, in the user's units.
+
+        "nlpd", "rmse", "crps", "coverage95" (the share inside the central 95 %
+        interval) and, for binary outputs, "accuracy": see ``motleygp.metrics``.
+        """
+        check_is_fitted(self, "model_")
+        xs, ys = self._new_table(X, Y)
+        rows = {}
+        for d, name in enumerate(self.output_names_):
+            mean, var = self._function_moments(xs[d])
+            rows[name] = metrics.summary(self._predictive(d, mean, var), ys[d])
+        return pd.DataFrame(rows).T
+
+    # Inspection.
+
+    def correlation(self) -> pd.DataFrame:
+        """The prior's correlation between all parameter functions at one input."""
+        check_is_fitted(self, "model_")
+        labels = inspection.function_names(self.model_, self.output_names_)
+        values = inspection.function_correlation(self.model_)
+        return pd.DataFrame(values, index=labels, columns=labels)
+
+    def relevance(self) -> pd.DataFrame:
+        """How much each parameter function varies with each input: see
+        ``motleygp.inspection.input_relevance``."""
+        check_is_fitted(self, "model_")
+        labels = inspection.function_names(self.model_, self.output_names_)
+        values = inspection.input_relevance(self.model_)
+        return pd.DataFrame(values, index=labels, columns=self._features())
+
+    def summary(self) -> None:
+        """Print the parameter functions: offset, spread, and the input that each varies
+        with most, with the distance over which it does."""
+        check_is_fitted(self, "model_")
+        Console().print(
+            inspection.summary_table(
+                self.model_, self.scaling_, self.output_names_, self._features()
+            )
+        )
+
+    def _features(self) -> list[str]:
+        """The names of the inputs, or their numbers."""
+        numbered = [f"x{p}" for p in range(self.n_features_in_)]
+        return list(getattr(self, "feature_names_in_", numbered))
+
+    # Files.
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the fitted model to one file, for `motleygp.load`; nothing is pickled.
+
+        An older file of that name stays whole until the new one is.
+        """
+        check_is_fitted(self, "model_")
+        saving.save(self, path)
 
     # Parameters.
 
@@ -444,106 +499,25 @@ class MotleyGP(BaseEstimator):
         data as the model sees them, (y - output_shift) / output_scale.
         """
         check_is_fitted(self, "model_")
-        model, q = self.model_, self.q_
-        mean, cov = _unwhiten(model.prior, q)
-        prior = {k: np.asarray(v) for k, v in model.prior.parameters().items()}
-        return self._to_user_units(prior) | {
-            "offset": np.asarray(model.offset),
-            "noise": {
-                name: float(likelihood.noise)
-                for name, likelihood in zip(
-                    self.output_names_, model.likelihoods, strict=True
-                )
-                if isinstance(likelihood, lik.Gaussian)
-            },
-            "jitter": np.asarray(_prior_factors(model.prior)[1]),
-            "q_mean": np.asarray(mean),
-            "q_cov": np.asarray(cov),
-            "output_shift": self.y_shift_.copy(),
-            "output_scale": self.y_scale_.copy(),
-        }
+        return parameters.to_arrays(
+            self.model_, self.q_, self.scaling_, self.output_names_
+        )
 
-    def _to_user_units(self, prior: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The prior's parameters, where they live in the space of the inputs."""
-        distances = {
-            name: prior[name] * self.x_scale_ for name in _DISTANCES if name in prior
-        }
-        inducing = prior["inducing"] * self.x_scale_ + self.x_shift_
-        return prior | distances | {"inducing": inducing}
-
-    def set_parameters(self, **parameters: Any) -> "MotleyGP":
+    def set_parameters(self, **new: Any) -> "MotleyGP":
         """Replace some of `parameters()`, keeping the rest; q(u) is kept unwhitened.
 
         `jitter` follows from the kernel: it may be given as it is, but not changed.
         """
-        current = self.parameters()
-        unknown = [name for name in parameters if name not in current]
-        if unknown:
-            raise ValueError(
-                f"`{unknown[0]}` is not a parameter; known: {', '.join(current)}."
-            )
-        jitter = parameters.get("jitter", current["jitter"])
-        if not np.array_equal(jitter, current["jitter"]):
-            raise ValueError(
-                f"`jitter` follows from the kernel and cannot be set; got {jitter}."
-            )
-        for name, value in parameters.items():
-            if name == "noise":
-                if set(value) != set(current["noise"]):
-                    raise ValueError(
-                        f"`noise` must name the Gaussian outputs "
-                        f"{list(current['noise'])}; got {list(value)}."
-                    )
-            elif np.shape(value) != current[name].shape:
-                raise ValueError(
-                    f"`{name}` must have shape {current[name].shape}; "
-                    f"got {np.shape(value)}."
-                )
-        new = current | parameters
-        self.y_shift_ = np.array(new["output_shift"], dtype=float)
-        self.y_scale_ = np.array(new["output_scale"], dtype=float)
-        model = self._model_from(new)
-        q = _whiten(model.prior, jnp.asarray(new["q_mean"]), jnp.asarray(new["q_cov"]))
-        if not np.isfinite(np.asarray(q.half)).all():
-            raise ValueError("`q_cov` must be positive definite for every group.")
-        self.model_, self.q_ = model, q
+        values = parameters.replaced(self.parameters(), new)
+        self.model_, self.q_, self.scaling_ = parameters.from_arrays(
+            self.model_, self.scaling_, self.output_names_, values
+        )
         return self
 
-    def _model_from(self, new: Mapping[str, Any]) -> Model:
-        old = self.model_
-        distances = {
-            name: np.asarray(new[name], dtype=float)
-            for name in _DISTANCES
-            if name in new
-        }
-        for name, value in distances.items():
-            if not (value > 0).all():
-                raise ValueError(f"`{name}` must be positive; got {value.min():g}.")
-        if isinstance(old.prior, priors.Convolution):
-            silent = ~np.any(new["weights"], axis=1)
-            if silent.any():
-                raise ValueError(
-                    "`weights` must have a weight other than 0 in every row; row "
-                    f"{np.argmax(silent)} has none."
-                )
-        likelihoods = tuple(
-            eqx.tree_at(
-                lambda l: l.log_noise, likelihood, jnp.log(float(new["noise"][name]))
-            )
-            if isinstance(likelihood, lik.Gaussian)
-            else likelihood
-            for name, likelihood in zip(
-                self.output_names_, old.likelihoods, strict=True
-            )
-        )
-        prior = old.prior.with_parameters(
-            {name: np.asarray(new[name]) for name in old.prior.parameters()}
-            | {name: value / self.x_scale_ for name, value in distances.items()}
-            | {"inducing": self._scaled(np.asarray(new["inducing"], dtype=float))}
-        )
-        offset = jnp.asarray(new["offset"], dtype=float)
-        return Model(prior, offset, likelihoods, fixed_offset=old.fixed_offset)
 
+def load(path: str | os.PathLike) -> MotleyGP:
+    """The estimator that `MotleyGP.save` wrote.
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    **Raises:** `ModelFileError` for a file that is not whole, or not a model.
+    """
+    return saving.restore(MotleyGP, path)

@@ -1,28 +1,56 @@
-"""What users bring: arrays, frames, dicts and lists, as one list per output."""
+"""What users bring: arrays, frames, dicts and lists, as one list per output.
+
+Frames are those of pandas, polars and whatever else narwhals knows.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import narwhals as nw
 import numpy as np
 import pandas as pd
+
+_DAY = np.timedelta64(1, "D")
+# Categories named in a message.
+_SHOWN = 5
+
+
+class Column(NamedTuple):
+    """One output: numbers, NaN where missing; what they were, "bool", "integer" or
+    "real"; and what 0 and 1 stand for, where they stand for something."""
+
+    values: np.ndarray
+    kind: str
+    classes: tuple[Any, Any] | None = None
 
 
 class Table(NamedTuple):
     """One x and one y per output, their names, and the names of the input columns."""
 
     xs: list[np.ndarray]
-    ys: list[np.ndarray]
+    columns: list[Column]
     names: list[str]
     features: list[str] | None
 
+    @property
+    def ys(self) -> list[np.ndarray]:
+        return [column.values for column in self.columns]
 
-def as_table(X: Any, Y: Any) -> Table:
+
+Classes = Mapping[str, tuple[Any, Any] | None]
+
+
+def as_table(X: Any, Y: Any, classes: Classes | None = None) -> Table:
     """X and Y in any of their forms, output by output.
 
     Y is a matrix, a frame, or a dict or list of vectors; X is a matrix or frame that
-    all outputs share, or a dict or list of them, one per output.
+    all outputs share, or a dict or list of them, one per output. `classes` are those of
+    an earlier table, by which labels are read.
     """
-    columns = _columns(Y)
+    columns = {
+        name: _column(name, y, (classes or {}).get(name))
+        for name, y in _vectors(Y).items()
+    }
     names = list(columns)
     if isinstance(X, Mapping):
         if set(X) != set(names):
@@ -43,73 +71,230 @@ def as_table(X: Any, Y: Any) -> Table:
     return Table([as_matrix(x) for x in xs], list(columns.values()), names, features(X))
 
 
+def is_frame(X: Any) -> bool:
+    """Whether X is a table with named columns."""
+    return isinstance(_narwhals(X), nw.DataFrame)
+
+
 def features(X: Any) -> list[str] | None:
     """The names of the input columns, where X has any."""
     if isinstance(X, Mapping):
         X = next(iter(X.values()))
     elif _is_list_of_matrices(X):
         X = X[0]
-    return [str(c) for c in X.columns] if isinstance(X, pd.DataFrame) else None
+    frame = _narwhals(X)
+    return [str(c) for c in frame.columns] if isinstance(frame, nw.DataFrame) else None
+
+
+def like(X: Any, columns: dict[str, np.ndarray]) -> Any:
+    """A frame of the kind of X, with its index where it has one."""
+    if isinstance(X, pd.DataFrame):
+        return pd.DataFrame(columns, index=X.index)
+    return nw.from_dict(columns, backend=nw.get_native_namespace(X)).to_native()
+
+
+def select(X: Any, names: Sequence[str]) -> Any:
+    """Some columns of a frame, in this order."""
+    return nw.from_native(X, eager_only=True).select(list(names)).to_native()
+
+
+def _narwhals(value: Any) -> Any:
+    """A narwhals frame or series, or the value itself."""
+    return nw.from_native(value, eager_only=True, allow_series=True, pass_through=True)
 
 
 def _is_list_of_matrices(X: Any) -> bool:
     if not isinstance(X, list | tuple) or not X:
         return False
-    return all(isinstance(x, np.ndarray | pd.DataFrame) and x.ndim == 2 for x in X)
+    return all((isinstance(x, np.ndarray) and x.ndim == 2) or is_frame(x) for x in X)
 
 
 def _is_list_of_vectors(Y: Any) -> bool:
     if not isinstance(Y, list | tuple) or not Y:
         return False
-    return all(isinstance(y, np.ndarray | pd.Series) and y.ndim == 1 for y in Y)
+    return all(
+        (isinstance(y, np.ndarray) and y.ndim == 1)
+        or isinstance(_narwhals(y), nw.Series)
+        for y in Y
+    )
 
 
-def _columns(Y: Any) -> dict[str, np.ndarray]:
+# Outputs.
+
+
+def _vectors(Y: Any) -> dict[str, Any]:
+    """One vector per output, by name."""
     if isinstance(Y, Mapping):
-        return {str(name): _vector(y) for name, y in Y.items()}
-    if isinstance(Y, pd.DataFrame):
-        return {str(name): _vector(Y[name]) for name in Y.columns}
-    if isinstance(Y, pd.Series):
-        return {"y0" if Y.name is None else str(Y.name): _vector(Y)}
+        return {str(name): y for name, y in Y.items()}
+    known = _narwhals(Y)
+    if isinstance(known, nw.DataFrame):
+        return {str(name): known[name] for name in known.columns}
+    if isinstance(known, nw.Series):
+        return {str(known.name) if known.name else "y0": known}
     if _is_list_of_vectors(Y):
-        return {f"y{d}": _vector(y) for d, y in enumerate(Y)}
-    matrix = as_matrix(Y, name="Y")
+        return {f"y{d}": y for d, y in enumerate(Y)}
+    matrix = np.asarray(Y) if _is_regular(Y) else None
+    if matrix is None or (matrix.dtype == object and matrix.ndim == 0):
+        raise ValueError("`Y` must hold numbers in equal rows.")
     matrix = matrix[:, None] if matrix.ndim == 1 else matrix
     if matrix.ndim != 2:
         raise ValueError(f"`Y` must have shape (N, D); got {matrix.shape}.")
     return {f"y{d}": column for d, column in enumerate(matrix.T)}
 
 
-def _vector(y: Any) -> np.ndarray:
-    if isinstance(y, pd.Series):
-        try:
-            return y.to_numpy(dtype=float, na_value=np.nan)
-        except (TypeError, ValueError):
-            raise ValueError(f"output {y.name!r} must hold numbers.") from None
-    return np.asarray(y)
+def _is_regular(Y: Any) -> bool:
+    try:
+        np.asarray(Y)
+    except ValueError:
+        return False
+    return True
+
+
+def _column(name: str, y: Any, classes: tuple[Any, Any] | None) -> Column:
+    """One output as numbers, or a `ValueError` that names it."""
+    series = _narwhals(y)
+    if isinstance(series, nw.Series):
+        dtype = series.dtype
+        if dtype.is_temporal():
+            raise ValueError(f"output {name!r} must hold numbers; got dates or times.")
+        if dtype == nw.Boolean:
+            return Column(_floats(series), "bool", (False, True))
+        if dtype.is_integer():
+            return Column(_floats(series), "integer", classes)
+        if dtype.is_numeric():
+            return Column(_floats(series), "real", classes)
+        values = series.to_list()
+    else:
+        array = np.asarray(y)
+        if array.dtype.kind == "b":
+            return Column(array.astype(float), "bool", (False, True))
+        if array.dtype.kind in "iu":
+            return Column(array.astype(float), "integer", classes)
+        if array.dtype.kind == "f":
+            return Column(array.astype(float), "real", classes)
+        if array.dtype.kind in "mM":
+            raise ValueError(f"output {name!r} must hold numbers; got dates or times.")
+        values = array.tolist()
+        if not isinstance(values, list):
+            raise ValueError(f"output {name!r} must hold numbers.")
+    return _from_objects(name, values, classes)
+
+
+def _floats(series: nw.Series) -> np.ndarray:
+    return series.cast(nw.Float64).fill_null(float("nan")).to_numpy().astype(float)
+
+
+def _from_objects(
+    name: str, values: list[Any], classes: tuple[Any, Any] | None
+) -> Column:
+    """Numbers mixed with None, or labels of two classes."""
+    missing = np.array([_is_missing(value) for value in values], dtype=bool)
+    present = [value for value, gone in zip(values, missing, strict=True) if not gone]
+    if all(isinstance(v, str) for v in present) and present:
+        return _labels(name, values, missing, classes)
+    try:
+        numbers = [np.nan if _is_missing(v) else float(v) for v in values]
+    except (TypeError, ValueError):
+        raise ValueError(f"output {name!r} must hold numbers.") from None
+    only_bool = bool(present) and all(isinstance(v, bool | np.bool_) for v in present)
+    only_int = bool(present) and all(isinstance(v, int | np.integer) for v in present)
+    kind = "bool" if only_bool else "integer" if only_int else "real"
+    return Column(np.array(numbers), kind, (False, True) if only_bool else classes)
+
+
+def _is_missing(value: Any) -> bool:
+    if value is None or value is pd.NA or value is pd.NaT:
+        return True
+    return isinstance(value, float) and bool(np.isnan(value))
+
+
+def _labels(
+    name: str,
+    values: list[Any],
+    missing: np.ndarray,
+    classes: tuple[Any, Any] | None,
+) -> Column:
+    """Two classes as 0 and 1, in the order of their names or of an earlier table."""
+    found = sorted({v for v, gone in zip(values, missing, strict=True) if not gone})
+    if classes is None:
+        if len(found) != 2:
+            some = ", ".join(repr(v) for v in found[:_SHOWN])
+            raise ValueError(
+                f"output {name!r} must hold numbers or two classes; got {len(found)} "
+                f"classes: {some}{', ...' if len(found) > _SHOWN else ''}."
+            )
+        classes = (found[0], found[1])
+    unknown = [v for v in found if v not in classes]
+    if unknown:
+        raise ValueError(
+            f"output {name!r} must hold the classes {list(classes)} of `fit`; "
+            f"got {unknown[0]!r}."
+        )
+    codes = [
+        np.nan if gone else float(classes.index(v))
+        for v, gone in zip(values, missing, strict=True)
+    ]
+    return Column(np.array(codes), "bool", classes)
+
+
+# Inputs.
 
 
 def as_matrix(x: Any, *, name: str = "X") -> np.ndarray:
-    """A matrix of numbers, or a `ValueError` that says that it is not one."""
+    """A matrix of numbers, or a `ValueError` that says that it is not one.
+
+    Dates and times count as days since 1970.
+    """
+    frame = _narwhals(x)
+    if isinstance(frame, nw.DataFrame):
+        columns = [_input(str(c), frame[c], name) for c in frame.columns]
+        return np.stack(columns, axis=1) if columns else np.zeros((len(frame), 0))
     try:
-        if isinstance(x, pd.DataFrame):
-            return x.to_numpy(dtype=float, na_value=np.nan)
+        array = np.asarray(x)
+        if array.dtype.kind == "M":
+            return _days(array)
         return np.asarray(x, dtype=float)
     except (TypeError, ValueError):
         raise ValueError(f"`{name}` must hold numbers in equal rows.") from None
 
 
+def _input(column: str, series: nw.Series, name: str) -> np.ndarray:
+    dtype = series.dtype
+    if dtype in (nw.Date, nw.Datetime):
+        return _days(series.to_numpy())
+    if dtype == nw.Boolean or dtype.is_numeric():
+        return _floats(series)
+    values = series.to_list()
+    try:
+        if not any(isinstance(v, str) for v in values):
+            return np.array([np.nan if _is_missing(v) else float(v) for v in values])
+    except (TypeError, ValueError):
+        pass
+    raise ValueError(
+        f"`{name}` must hold numbers; column {column!r} holds {dtype}: encode it, for "
+        "example as one column of 0 and 1 per category."
+    )
+
+
+def _days(dates: np.ndarray) -> np.ndarray:
+    """Days since 1970, NaN where there is no date."""
+    moments = dates.astype("datetime64[us]")
+    days = (moments - np.datetime64(0, "us")) / _DAY
+    return np.where(np.isnat(moments), np.nan, days)
+
+
 def by_output(outputs: Mapping[str, Any] | Sequence[Any], names: Sequence[str]) -> list:
-    """The entry of `outputs` for each name, keyed or in column order."""
+    """The entry of `outputs` for each name, keyed or in column order.
+
+    What a mapping leaves out is "auto".
+    """
     if isinstance(outputs, Mapping):
-        missing = [name for name in names if name not in outputs]
-        unknown = [name for name in outputs if name not in names]
-        if missing or unknown:
+        if any(name not in names for name in outputs):
             raise ValueError(
                 f"`outputs` must name the columns of `Y`, {list(names)}; "
                 f"got {list(outputs)}."
             )
-        return [outputs[name] for name in names]
+        return [outputs.get(name, "auto") for name in names]
     if isinstance(outputs, str) or len(outputs) != len(names):
         raise ValueError(
             f"`outputs` must have one entry per output, {len(names)}; got {outputs!r}."

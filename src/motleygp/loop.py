@@ -37,7 +37,8 @@ class FitResult(NamedTuple):
 
     `start` is the iteration at which it began, `trace` what each step reported,
     `held_out` pairs of iteration and score; `ended` says why it ended: "horizon",
-    "held-out", "callback", "time" or "interrupted".
+    "held-out", "callback", "time" or "interrupted", or "no" while it goes on. `best` is
+    the state that scored best, where there are held-out rows.
     """
 
     state: TrainState
@@ -45,22 +46,24 @@ class FitResult(NamedTuple):
     trace: StepInfo | None
     held_out: tuple[tuple[int, float], ...]
     ended: str
+    best: TrainState | None = None
 
 
 class Report(NamedTuple):
-    """What a callback is told after each chunk."""
+    """What a callback is told after each chunk; `so_far` gives the run as it stands."""
 
     iteration: int
     horizon: int
     info: StepInfo
     held_out: float | None
+    so_far: Callable[[], FitResult]
 
 
 Callback = Callable[[Report], bool | None]
 
 
 def fit(
-    state: TrainState,
+    state: TrainState | FitResult,
     data: Dataset,
     step: Step,
     *,
@@ -75,7 +78,8 @@ def fit(
 
     **Arguments:**
 
-    - `state`: from `training.init`, or from an earlier `fit` to go on from there.
+    - `state`: from `training.init`; or an earlier `fit`, to go on as if it had not
+      ended.
     - `callback`: called after each chunk; a true value ends the run.
     - `held_out`: early stopping on rows that the run does not see.
     - `time_limit`: in seconds; the chunk in which it passes is the last.
@@ -83,33 +87,39 @@ def fit(
     **Raises:** `FloatingPointError` when the run is stuck, naming the iteration.
     """
     begun = time.monotonic()
-    infos: list[StepInfo] = []
-    scores: list[tuple[int, float]] = []
-    best, first, ended = state, int(state.iteration), "horizon"
+    run = state if isinstance(state, FitResult) else _beginning(state)
+    infos = [] if run.trace is None else [run.trace]
+    scores = list(run.held_out)
+    current, best, ended = run.state, run.best or run.state, "horizon"
+
+    def so_far(ended: str = "no") -> FitResult:
+        kept = best if scores else None
+        return FitResult(current, run.start, _joined(infos), tuple(scores), ended, kept)
+
     try:
-        while (start := int(state.iteration)) < int(state.horizon):
+        while (start := int(current.iteration)) < int(current.horizon):
+            if held_out is not None and _stale(scores) >= held_out.patience:
+                ended = "held-out"
+                break
             until = start + chunk
             if held_out is not None:
                 until = min(until, (start // held_out.every + 1) * held_out.every)
-            new, filled = _run_chunk(state, data, step, chunk, jnp.asarray(until))
+            new, filled = _run_chunk(current, data, step, chunk, jnp.asarray(until))
             now = int(new.iteration)
             info = jax.tree.map(lambda a, n=now - start: np.asarray(a)[:n], filled)
             infos.append(info)
             check_alive(infos, now)
-            state = new
+            current = new
             if held_out is not None and (
-                now % held_out.every == 0 or now == int(state.horizon)
+                now % held_out.every == 0 or now == int(current.horizon)
             ):
-                scores.append((now, held_out.score(state)))
+                scores.append((now, held_out.score(current)))
                 if scores[-1][1] <= min(score for _, score in scores):
-                    best = state
+                    best = current
             last = scores[-1][1] if scores else None
-            report = Report(now, int(state.horizon), info, last)
+            report = Report(now, int(current.horizon), info, last, so_far)
             if callback is not None and callback(report):
                 ended = "callback"
-                break
-            if held_out is not None and _stale(scores) >= held_out.patience:
-                ended = "held-out"
                 break
             if time_limit is not None and time.monotonic() - begun > time_limit:
                 ended = "time"
@@ -117,8 +127,12 @@ def fit(
     except KeyboardInterrupt:
         ended = "interrupted"
     if scores:
-        state = best
-    return FitResult(state, first, _joined(infos), tuple(scores), ended)
+        current = best
+    return so_far(ended)
+
+
+def _beginning(state: TrainState) -> FitResult:
+    return FitResult(state, int(state.iteration), None, (), "no")
 
 
 def _stale(scores: Sequence[tuple[int, float]]) -> int:

@@ -71,15 +71,20 @@ def begin(task: Task, seed: int) -> TrainState:
     )
 
 
-def run(task: Task, seed: int, callback: loop.Callback | None = None) -> Outcome:
-    """One start, to its end."""
+def run(
+    task: Task,
+    seed: int,
+    callback: loop.Callback | None = None,
+    so_far: FitResult | None = None,
+) -> Outcome:
+    """One start, to its end; from where it stood, if it was interrupted."""
     step = training.make_step(task.scheme, batch_size=task.batch_size)
     held_out = None
     if task.held_out is not None:
         held_out = HeldOut(ft.partial(_held_out_score, task.scheme, task.held_out))
     try:
         result = loop.fit(
-            begin(task, seed),
+            begin(task, seed) if so_far is None else so_far,
             task.data,
             step,
             callback=callback,

@@ -1,0 +1,192 @@
+"""Checkpoints: all of a run in one file, so that a killed run goes on where it was.
+
+The header has `kind` "checkpoint", the `fingerprint` of data and settings, the `done`
+restarts (score, end, error), and `current`: the held-out scores of the restart under
+way. The arrays are the leaves of its state (`state.q.mean`), of its best state and of
+what its steps reported, and those of the models of the restarts that are done.
+"""
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from motleygp import modelfile, restarts, training
+from motleygp.loop import FitResult, Report
+from motleygp.modelfile import ModelFileError
+from motleygp.posterior import from_prior
+from motleygp.restarts import Fitted, Outcome, Task
+from motleygp.saving import columns, filled, named_leaves
+from motleygp.training import StepInfo, TrainState
+
+FILE = "checkpoint.motley"
+# Between two writings.
+SECONDS = 20.0
+
+
+class Standing(NamedTuple):
+    """The restarts that are done, and the one under way, if it has begun."""
+
+    done: tuple[Outcome, ...] = ()
+    current: FitResult | None = None
+
+
+def fingerprint(task: Task, seeds: list[int], given: Mapping[str, Any]) -> str:
+    """What a checkpoint belongs to: the data, the starts and the settings.
+
+    Settings that change how long a run may take, but not its course, do not count.
+    """
+    digest = hashlib.sha256()
+    for block in (*task.data, *(task.held_out or ())):
+        for array in (block.x, block.y):
+            digest.update(np.ascontiguousarray(array).tobytes())
+        digest.update(repr((block.outputs, block.total)).encode())
+    kept = {
+        key: repr(value)
+        for key, value in given.items()
+        if key not in ("progress", "checkpoint_dir", "time_limit", "n_jobs")
+    }
+    digest.update(json.dumps([seeds, kept], sort_keys=True).encode())
+    return digest.hexdigest()
+
+
+class Checkpoints:
+    """One file in a folder, written every so many seconds.
+
+    **Arguments:**
+
+    - `folder`: where the file is; made if it is not there.
+    - `task`, `seeds`: of the run; they give loaded arrays their structure.
+    - `mark`: the `fingerprint` of the run.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike,
+        task: Task,
+        seeds: list[int],
+        mark: str,
+    ):
+        self.path = Path(folder) / FILE
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.task, self.seeds, self.mark = task, seeds, mark
+        self._written = time.monotonic()
+
+    def watch(self, done: tuple[Outcome, ...]) -> Callable[[Report], None]:
+        """A callback that writes the restart under way, when it is time."""
+
+        def callback(report: Report) -> None:
+            if time.monotonic() - self._written >= SECONDS:
+                self.write(Standing(done, report.so_far()))
+
+        return callback
+
+    def write(self, standing: Standing) -> None:
+        """Replace the file."""
+        header: dict[str, Any] = {
+            "kind": "checkpoint",
+            "fingerprint": self.mark,
+            "done": [
+                {
+                    "score": _finite(o.score),
+                    "ended": o.ended,
+                    "error": o.error,
+                }
+                for o in standing.done
+            ],
+            "current": None,
+        }
+        arrays: dict[str, np.ndarray] = {}
+        for number, outcome in enumerate(standing.done):
+            if outcome.fitted is not None:
+                arrays |= named_leaves(outcome.fitted, f"done.{number}.fitted")
+            for key, value in outcome.trace.items():
+                arrays[f"done.{number}.trace.{key}"] = value
+        run = standing.current
+        if run is not None:
+            header["current"] = {
+                "start": run.start,
+                "held_out": [[when, _finite(score)] for when, score in run.held_out],
+            }
+            arrays |= named_leaves(run.state, "state")
+            if run.best is not None:
+                arrays |= named_leaves(run.best, "best")
+            arrays |= named_leaves(run.trace, "steps")
+        modelfile.write(self.path, header, arrays)
+        self._written = time.monotonic()
+
+    def read(self) -> Standing:
+        """Where the run stood; at its beginning, if there is no file.
+
+        **Raises:** `ValueError` when the file belongs to another run.
+        """
+        if not self.path.exists():
+            return Standing()
+        header, arrays = modelfile.read(self.path)
+        try:
+            return self._standing(header, arrays)
+        except (KeyError, TypeError, AttributeError, IndexError) as error:
+            what = f"{type(error).__name__}: {error}".splitlines()[0]
+            raise ModelFileError(
+                f"{str(self.path)!r} is no checkpoint: {what}"
+            ) from None
+
+    def _standing(
+        self, header: dict[str, Any], arrays: dict[str, np.ndarray]
+    ) -> Standing:
+        if header["kind"] != "checkpoint" or header["fingerprint"] != self.mark:
+            raise ValueError(
+                f"the checkpoint {str(self.path)!r} must be of the same data and "
+                "settings to resume; it is of others."
+            )
+        blank = restarts.begin(self.task, self.seeds[0])
+        fitted = Fitted(blank.model, from_prior(blank.model.prior))
+        done = tuple(
+            Outcome(
+                None
+                if entry["error"] is not None
+                else filled(fitted, arrays, f"done.{number}.fitted"),
+                columns(arrays, f"done.{number}.trace."),
+                _or_infinite(entry["score"]),
+                entry["ended"],
+                entry["error"],
+            )
+            for number, entry in enumerate(header["done"])
+        )
+        current = header["current"]
+        if current is None:
+            return Standing(done)
+        run = FitResult(
+            state=filled(blank, arrays, "state"),
+            start=int(current["start"]),
+            trace=self._steps(blank, arrays),
+            held_out=tuple((int(i), _or_infinite(s)) for i, s in current["held_out"]),
+            ended="no",
+            best=filled(blank, arrays, "best") if current["held_out"] else None,
+        )
+        return Standing(done, run)
+
+    def _steps(self, blank: TrainState, arrays: dict[str, np.ndarray]) -> StepInfo:
+        """What the steps reported, as NumPy arrays of the length of the run so far."""
+        task = self.task
+        step = training.make_step(task.scheme, batch_size=task.batch_size)
+        shapes = eqx.filter_eval_shape(step, blank, task.data)[1]
+        places, structure = jax.tree_util.tree_flatten_with_path(shapes)
+        leaves = [arrays["steps" + jax.tree_util.keystr(path)] for path, _ in places]
+        return jax.tree.unflatten(structure, leaves)
+
+
+def _finite(score: float) -> float | None:
+    """A score for JSON, which has no infinity."""
+    return float(score) if np.isfinite(score) else None
+
+
+def _or_infinite(score: float | None) -> float:
+    return np.inf if score is None else float(score)

@@ -1,0 +1,316 @@
+"""A fitted estimator as one file, and back.
+
+The container is that of `modelfile`. The header is a JSON object:
+
+| key | what |
+| --- | --- |
+| `kind` | "model" |
+| `library` | the version of MotleyGP that wrote the file |
+| `settings` | the estimator's arguments but `outputs`; a scheme object is null |
+| `outputs` | for each output its `name`, its `likelihood` and the `classes` of labels |
+| `features` | the names of the input columns, or null |
+| `prior` | `form`, `normalised`, `rank`, `jitter` |
+| `fixed_offset`, `ended`, `restarts` | as in the estimator |
+
+The arrays are the leaves of the model and of q(u) by their place in the tree
+(`model.prior.weights`, `q.mean`), `scaling.x_shift` and the like, and `trace.nelbo` and
+the like; `restarts.0.trace.nelbo` belongs to the first restart.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PyTree
+
+from motleygp import likelihoods as lik, modelfile, optim, priors
+from motleygp._version import __version__
+from motleygp.kernels import EQ
+from motleygp.model import Model
+from motleygp.modelfile import ModelFileError
+from motleygp.posterior import Posterior
+from motleygp.scaling import Scaling
+
+_FORMS = {
+    form.__name__: form
+    for form in (priors.LMC, priors.Convolution, priors.LatentConvolution)
+}
+
+
+# Trees as named arrays.
+
+
+def named_leaves(tree: PyTree, prefix: str) -> dict[str, np.ndarray]:
+    """The arrays of a tree by their place in it."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {
+        _place(prefix, path): np.asarray(_raw(leaf))
+        for path, leaf in leaves
+        if _is_array(leaf)
+    }
+
+
+def _is_array(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array | np.ndarray)
+
+
+def _raw(leaf: Any) -> Any:
+    """A random key as its numbers; anything else as it is."""
+    return jax.random.key_data(leaf) if _is_key(leaf) else leaf
+
+
+def _is_key(leaf: Any) -> bool:
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def filled(tree: PyTree, arrays: Mapping[str, np.ndarray], prefix: str) -> Any:
+    """The tree with its arrays replaced by those of `named_leaves`.
+
+    A `ModelFileError` where one is absent, or of another shape or type.
+    """
+
+    def one(path: tuple, leaf: Any) -> Any:
+        if not _is_array(leaf):
+            return leaf
+        name = _place(prefix, path)
+        if name not in arrays:
+            raise ModelFileError(f"the array {name!r} is absent.")
+        found, like = arrays[name], _raw(leaf)
+        if (found.shape, found.dtype) != (like.shape, like.dtype):
+            raise ModelFileError(
+                f"the array {name!r} must be {like.dtype} of shape {like.shape}; "
+                f"got {found.dtype} of shape {found.shape}."
+            )
+        if _is_key(leaf):
+            return jax.random.wrap_key_data(jnp.asarray(found))
+        return jnp.asarray(found)
+
+    return jax.tree_util.tree_map_with_path(one, tree)
+
+
+def _place(prefix: str, path: tuple) -> str:
+    return prefix + jax.tree_util.keystr(path)
+
+
+# The estimator.
+
+
+def save(estimator: Any, path: str | os.PathLike) -> None:
+    """Write a fitted estimator; the old file stays whole until the new one is."""
+    model: Model = estimator.model_
+    header = {
+        "kind": "model",
+        "library": __version__,
+        "settings": _settings(estimator),
+        "outputs": [
+            {
+                "name": name,
+                "likelihood": _likelihood_spec(name, likelihood),
+                "classes": _plain(estimator.classes_[name]),
+            }
+            for name, likelihood in zip(
+                estimator.output_names_, model.likelihoods, strict=True
+            )
+        ],
+        "features": _plain(getattr(estimator, "feature_names_in_", None)),
+        "prior": _prior_spec(model.prior),
+        "fixed_offset": model.fixed_offset,
+        "ended": estimator.ended_,
+        "restarts": [
+            {key: _plain(start[key]) for key in ("score", "ended", "error")}
+            for start in estimator.restarts_
+        ],
+    }
+    arrays = {
+        **named_leaves(model, "model"),
+        **named_leaves(estimator.q_, "q"),
+        **named_leaves(estimator.scaling_, "scaling"),
+        **{f"trace.{key}": value for key, value in estimator.trace_.items()},
+    }
+    for number, start in enumerate(estimator.restarts_):
+        for key, value in start["trace"].items():
+            arrays[f"restarts.{number}.trace.{key}"] = value
+    modelfile.write(path, header, arrays)
+
+
+def restore(estimator: type, path: str | os.PathLike) -> Any:
+    """The estimator that `save` wrote."""
+    header, arrays = modelfile.read(path)
+    try:
+        return _restored(estimator, header, arrays)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        what = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise ModelFileError(f"{os.fspath(path)!r} is not a model: {what}") from None
+
+
+def _restored(
+    estimator: type, header: dict[str, Any], arrays: dict[str, np.ndarray]
+) -> Any:
+    if header["kind"] != "model":
+        raise ModelFileError(f"its kind is {header['kind']!r}.")
+    outputs = header["outputs"]
+    likelihoods = tuple(_likelihood(output["likelihood"]) for output in outputs)
+    names = [str(output["name"]) for output in outputs]
+    made = estimator(
+        outputs=dict(zip(names, likelihoods, strict=True)), **_arguments(header)
+    )
+    made.output_names_ = names
+    made.classes_ = {
+        name: None if output["classes"] is None else tuple(output["classes"])
+        for name, output in zip(names, outputs, strict=True)
+    }
+    made.model_ = _model(header, arrays, likelihoods)
+    made.q_ = _posterior(made.model_.prior, arrays)
+    made.n_features_in_ = int(made.model_.prior.inducing.shape[-1])
+    if header["features"] is not None:
+        if len(header["features"]) != made.n_features_in_:
+            raise ModelFileError("`features` does not fit the inducing points.")
+        made.feature_names_in_ = np.asarray(header["features"], dtype=object)
+    made.scaling_ = _scaling(arrays, made.n_features_in_, len(names))
+    made.trace_ = columns(arrays, "trace.")
+    made.ended_ = header["ended"]
+    made.restarts_ = [
+        {
+            "score": np.inf if start["score"] is None else float(start["score"]),
+            "trace": columns(arrays, f"restarts.{number}.trace."),
+            "ended": start["ended"],
+            "error": start["error"],
+        }
+        for number, start in enumerate(header["restarts"])
+    ]
+    return made
+
+
+def _plain(value: Any) -> Any:
+    """A value of JSON: infinity is null, arrays and tuples are lists."""
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, np.ndarray | tuple | list):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, np.bool_):
+        return bool(value)
+    if isinstance(value, int | np.integer):
+        return int(value)
+    return float(value) if np.isfinite(value) else None
+
+
+def _settings(estimator: Any) -> dict[str, Any]:
+    given = estimator.get_params(deep=False)
+    del given["outputs"]
+    if isinstance(given["optimizer"], optim.Scheme):
+        given["optimizer"] = None
+    return {key: _plain(value) for key, value in given.items()}
+
+
+def _arguments(header: dict[str, Any]) -> dict[str, Any]:
+    settings = dict(header["settings"])
+    if settings["optimizer"] is None:
+        settings["optimizer"] = "fng"
+    if isinstance(settings["rank"], list):
+        settings["rank"] = tuple(settings["rank"])
+    return settings
+
+
+def _likelihood_spec(name: str, likelihood: lik.AbstractLikelihood) -> dict[str, Any]:
+    if type(likelihood) is not lik.BY_NAME.get(likelihood.name):
+        raise ValueError(
+            f"output {name!r} must have a likelihood of the library to be saved; got "
+            f"{type(likelihood).__name__}."
+        )
+    spec: dict[str, Any] = {
+        "name": likelihood.name,
+        "num_nodes": likelihood.num_nodes,
+    }
+    if isinstance(likelihood, lik.Gaussian):
+        spec["fixed"] = likelihood.fixed
+    return spec
+
+
+def _likelihood(spec: dict[str, Any]) -> lik.AbstractLikelihood:
+    arguments: dict[str, Any] = {"num_nodes": int(spec["num_nodes"])}
+    if not 1 <= arguments["num_nodes"] <= 1000:
+        raise ModelFileError(f"`num_nodes` is {arguments['num_nodes']}.")
+    if "fixed" in spec:
+        arguments["fixed"] = bool(spec["fixed"])
+    return lik.BY_NAME[spec["name"]](**arguments)
+
+
+def _prior_spec(prior: priors.AbstractPrior) -> dict[str, Any]:
+    kernel = prior.kernel
+    return {
+        "form": type(prior).__name__,
+        "normalised": isinstance(kernel, EQ) and kernel.normalised,
+        "rank": list(prior.rank),
+        "jitter": prior.jitter,
+    }
+
+
+def _model(
+    header: dict[str, Any],
+    arrays: dict[str, np.ndarray],
+    likelihoods: tuple[lik.AbstractLikelihood, ...],
+) -> Model:
+    """The model: first with arrays of the right shapes, then with those of the file.
+
+    Shapes are those of the file's own arrays, so a header cannot ask for memory.
+    """
+    spec = header["prior"]
+    found = {
+        key: arrays[f"model.prior.{key}"]
+        for key in ("kernel.log_lengthscale", "weights", "inducing")
+    }
+    arguments: dict[str, Any] = dict(
+        kernel=EQ(
+            np.ones_like(found["kernel.log_lengthscale"]),
+            normalised=bool(spec["normalised"]),
+        ),
+        weights=found["weights"],
+        inducing=found["inducing"],
+        rank=tuple(int(r) for r in spec["rank"]),
+        jitter=float(spec["jitter"]),
+    )
+    form = _FORMS[spec["form"]]
+    if issubclass(form, priors.AbstractConvolution):
+        arguments["smoothing"] = np.ones_like(arrays["model.prior.log_smoothing"])
+    prior = form(**arguments)
+    num_functions = sum(likelihood.num_functions for likelihood in likelihoods)
+    lengthscales = (len(prior.rank), prior.inducing.shape[-1])
+    if prior.inducing.ndim != 3 or prior.kernel.lengthscale.shape != lengthscales:
+        raise ModelFileError("the prior's arrays do not fit one another.")
+    if prior.num_functions != num_functions:
+        raise ModelFileError("the weights do not fit the likelihoods.")
+    blank = Model(
+        prior,
+        jnp.zeros(num_functions),
+        likelihoods,
+        fixed_offset=bool(header["fixed_offset"]),
+    )
+    return filled(blank, arrays, "model")
+
+
+def _posterior(prior: priors.AbstractPrior, arrays: dict[str, np.ndarray]) -> Posterior:
+    groups, size, _ = prior.inducing.shape
+    found = [arrays[f"q.{key}"] for key in ("mean", "precision", "half")]
+    expected = [(groups, size), (groups, size, size), (groups, size, size)]
+    if [array.shape for array in found] != expected:
+        raise ModelFileError("q(u) does not fit the inducing points.")
+    return filled(Posterior(*map(jnp.asarray, found)), arrays, "q")
+
+
+def _scaling(
+    arrays: dict[str, np.ndarray], num_inputs: int, num_outputs: int
+) -> Scaling:
+    scaling = Scaling(*(arrays[f"scaling.{key}"] for key in Scaling._fields))
+    shapes = [(num_inputs,)] * 2 + [(num_outputs,)] * 2
+    if [array.shape for array in scaling] != shapes:
+        raise ModelFileError("the scales do not fit the inputs and outputs.")
+    return scaling
+
+
+def columns(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    """The arrays whose names begin so, by the rest of their names."""
+    size = len(prefix)
+    return {key[size:]: a for key, a in arrays.items() if key.startswith(prefix)}

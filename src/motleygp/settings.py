@@ -1,0 +1,101 @@
+"""What the estimator's arguments mean: checks, and the objects behind the names."""
+
+import functools as ft
+import numbers
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeGuard
+
+from motleygp import optim, priors
+from motleygp.initialise import data_driven_start, paper_start, usual_num_latents
+from motleygp.likelihoods import AbstractLikelihood
+from motleygp.restarts import Start
+
+_FORMS: dict[tuple[str, str], type[priors.AbstractPrior]] = {
+    ("lmc", "auto"): priors.LMC,
+    ("convolution", "auto"): priors.Convolution,
+    ("convolution", "function"): priors.Convolution,
+    ("convolution", "latent"): priors.LatentConvolution,
+}
+_CHOICES: dict[str, tuple] = {
+    "prior": ("lmc", "convolution"),
+    "inducing": ("auto", "function", "latent"),
+    "kernel": ("eq",),
+    "preset": (None, "paper"),
+    "offset": ("marginal", "zero"),
+    "optimizer": tuple(optim.BY_NAME),
+}
+_COUNTS = ("num_inducing", "max_iter", "batch_size", "restarts", "num_latents")
+
+
+def check(given: Mapping[str, Any]) -> None:
+    """A `ValueError` that names the first argument that breaks its rule."""
+    for name, known in _CHOICES.items():
+        value = given[name]
+        if value not in known and not isinstance(value, optim.Scheme):
+            raise ValueError(
+                f"`{name}` must be one of {', '.join(map(str, known))}; got {value!r}."
+            )
+    if (given["prior"], given["inducing"]) not in _FORMS:
+        raise ValueError(
+            f"`inducing` must be 'auto' with prior {given['prior']!r}, whose inducing "
+            f"values are of the latent processes; got {given['inducing']!r}."
+        )
+    for name in _COUNTS:
+        value = given[name]
+        if value is None and name == "num_latents":
+            continue
+        if not _is_whole(value) or value < 1:
+            raise ValueError(f"`{name}` must be a whole number above 0; got {value!r}.")
+    fraction, limit, n_jobs = (
+        given[name] for name in ("validation_fraction", "time_limit", "n_jobs")
+    )
+    if not (_is_number(fraction) and 0.0 <= fraction <= 0.5):
+        raise ValueError(
+            f"`validation_fraction` must be between 0 and 0.5; got {fraction!r}."
+        )
+    if limit is not None and not (_is_number(limit) and limit > 0.0):
+        raise ValueError(f"`time_limit` must be above 0 seconds; got {limit!r}.")
+    if n_jobs is not None and (not _is_whole(n_jobs) or n_jobs == 0):
+        raise ValueError(
+            f"`n_jobs` must be None or a whole number other than 0; got {n_jobs!r}."
+        )
+
+
+def _is_whole(value: Any) -> TypeGuard[int]:
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def scheme(given: Mapping[str, Any], num_inputs: int) -> optim.Scheme:
+    """The training scheme."""
+    optimizer = given["optimizer"]
+    if isinstance(optimizer, optim.Scheme):
+        return optimizer
+    if given["preset"] == "paper":
+        return optim.paper(optimizer, initial_p=optim.paper_initial_p(num_inputs))
+    return optim.BY_NAME[optimizer]()
+
+
+def start(given: Mapping[str, Any], likelihoods: Sequence[AbstractLikelihood]) -> Start:
+    """What makes a model from a seed."""
+    form = _FORMS[given["prior"], given["inducing"]]
+    num_latents = given["num_latents"] or usual_num_latents(form, likelihoods)
+    rank = given["rank"]
+    each = (int(rank),) * num_latents if _is_whole(rank) else tuple(rank)
+    if len(each) != num_latents or min(each) < 1:
+        raise ValueError(
+            f"`rank` must be at least 1 for each of the {num_latents} latent "
+            f"processes; got {rank}."
+        )
+    shape: dict[str, Any] = dict(
+        num_latents=num_latents,
+        rank=each,
+        num_inducing=given["num_inducing"],
+        form=form,
+    )
+    if given["preset"] == "paper":
+        return ft.partial(paper_start, **shape)
+    return ft.partial(data_driven_start, offset=given["offset"], **shape)

@@ -1,0 +1,161 @@
+"""Checkpoints: a run that was stopped ends as if it had not been."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import motleygp as mg
+from motleygp import checkpoints, modelfile
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+SETTINGS = {
+    "num_inducing": 5,
+    "max_iter": 120,
+    "batch_size": 16,
+    "random_state": 0,
+    "progress": False,
+    "restarts": 2,
+}
+CASES = {
+    "plain": {},
+    "held-out": {"validation_fraction": 0.3},
+    "latent": {"prior": "convolution", "inducing": "latent", "optimizer": "hybrid"},
+}
+
+
+def make_data() -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    rng = np.random.default_rng(0)
+    x = rng.random((50, 1))
+    return x, {
+        "a": np.sin(6.0 * x[:, 0]) + 0.1 * rng.normal(size=50),
+        "b": rng.poisson(3.0, size=50).astype(float),
+    }
+
+
+def make_model(case: str, folder: Path | None) -> mg.MotleyGP:
+    outputs = {"a": "gaussian", "b": "poisson"}
+    given = SETTINGS | CASES[case]
+    return mg.MotleyGP(outputs, checkpoint_dir=folder, **given)
+
+
+def assert_same(one: mg.MotleyGP, other: mg.MotleyGP) -> None:
+    """Bit for bit: the model, q(u), the trace and every restart."""
+    for name, value in one.parameters().items():
+        np.testing.assert_array_equal(other.parameters()[name], value)
+    np.testing.assert_array_equal(np.asarray(one.q_.half), np.asarray(other.q_.half))
+    assert set(one.trace_) == set(other.trace_)
+    for name, column in one.trace_.items():
+        np.testing.assert_array_equal(other.trace_[name], column)
+    scores = [[start["score"] for start in m.restarts_] for m in (one, other)]
+    assert scores[0] == scores[1] and len(scores[0]) == SETTINGS["restarts"]
+
+
+class Stopped(BaseException):
+    """What stands for a kill."""
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        "held-out",
+        pytest.param("plain", marks=pytest.mark.slow),
+        pytest.param("latent", marks=pytest.mark.slow),
+    ],
+)
+def test_a_stopped_run_ends_as_if_it_had_not_been(case, tmp_path, monkeypatch):
+    whole = make_model(case, None).fit(*make_data())
+    monkeypatch.setattr(checkpoints, "SECONDS", 0.0)
+    real, writes = modelfile.write, []
+
+    def then_stop(*args):
+        """Every second writing is the last thing that a process does."""
+        real(*args)
+        writes.append(args)
+        if len(writes) % 2:
+            raise Stopped
+
+    monkeypatch.setattr(checkpoints.modelfile, "write", then_stop)
+    model = make_model(case, tmp_path)
+    for attempt in range(50):
+        try:
+            model.fit(*make_data(), resume=attempt > 0)
+            break
+        except Stopped:
+            model = make_model(case, tmp_path)
+    assert len(writes) > 4
+    assert_same(whole, model)
+    # All is done: resuming once more gives it back at once.
+    again = make_model(case, tmp_path).fit(*make_data(), resume=True)
+    assert_same(whole, again)
+
+
+def test_resuming_without_a_file_begins(tmp_path):
+    model = make_model("plain", tmp_path / "new" / "folder")
+    model.fit(*make_data(), resume=True)
+    assert (tmp_path / "new" / "folder" / checkpoints.FILE).is_file()
+
+
+def test_other_data_and_settings_are_refused(tmp_path):
+    x, y = make_data()
+    make_model("plain", tmp_path).set_params(max_iter=10).fit(x, y)
+    with pytest.raises(ValueError, match="same data and settings to resume"):
+        make_model("plain", tmp_path).fit(x, y, resume=True)
+    with pytest.raises(ValueError, match="same data and settings to resume"):
+        changed = y | {"a": y["a"] + 1.0}
+        make_model("plain", tmp_path).set_params(max_iter=10).fit(
+            x, changed, resume=True
+        )
+    with pytest.raises(ValueError, match="`resume` needs the `checkpoint_dir`"):
+        make_model("plain", None).fit(x, y, resume=True)
+
+
+def test_a_damaged_checkpoint_is_named(tmp_path):
+    model = make_model("plain", tmp_path).set_params(max_iter=10)
+    model.fit(*make_data())
+    path = tmp_path / checkpoints.FILE
+    path.write_bytes(path.read_bytes()[:-7])
+    with pytest.raises(mg.ModelFileError, match=r"checkpoint\.motley"):
+        model.fit(*make_data(), resume=True)
+
+
+SCRIPT = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+import test_checkpoints as t
+from motleygp import checkpoints
+checkpoints.SECONDS = 0.0
+model = t.make_model("held-out", Path(sys.argv[2]))
+model.set_params(max_iter=1500).fit(*t.make_data(), resume=True)
+model.save(Path(sys.argv[2]) / "end.motley")
+"""
+
+
+@pytest.mark.slow
+def test_killed_twenty_times(tmp_path):
+    """kill -9 at random moments, and the same model at the end."""
+    x, y = make_data()
+    whole = make_model("held-out", None).set_params(max_iter=1500).fit(x, y)
+    rng = np.random.default_rng(0)
+    command = [sys.executable, "-c", SCRIPT, str(Path(__file__).parent), str(tmp_path)]
+    environment = os.environ | {"NPROC": "1", "JAX_PLATFORMS": "cpu"}
+    kills = 0
+    while kills < 20:
+        process = subprocess.Popen(command, env=environment)
+        time.sleep(float(rng.uniform(3.0, 14.0)))
+        if process.poll() is not None:
+            break
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        kills += 1
+    subprocess.run(command, env=environment, check=True)
+    end = mg.load(tmp_path / "end.motley")
+    for name, value in whole.parameters().items():
+        np.testing.assert_allclose(end.parameters()[name], value, rtol=0, atol=0)
