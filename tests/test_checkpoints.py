@@ -96,33 +96,37 @@ def test_a_stopped_run_ends_as_if_it_had_not_been(case, tmp_path, monkeypatch):
     assert_same(whole, again)
 
 
-def test_resuming_without_a_file_begins(tmp_path):
-    model = make_model("plain", tmp_path / "new" / "folder")
-    model.fit(*make_data(), resume=True)
-    assert (tmp_path / "new" / "folder" / checkpoints.FILE).is_file()
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> Path:
+    """The folder of a short run, begun with `resume` though there was nothing yet."""
+    folder = tmp_path_factory.mktemp("runs") / "new" / "folder"
+    short("plain", folder).fit(*make_data(), resume=True)
+    return folder
 
 
-def test_other_data_and_settings_are_refused(tmp_path):
+def short(case: str, folder: Path | None) -> mg.MotleyGP:
+    return make_model(case, folder).set_params(max_iter=10)
+
+
+def test_resuming_without_a_file_begins(finished):
+    assert (finished / checkpoints.FILE).is_file()
+
+
+def test_other_data_and_settings_are_refused(finished):
     x, y = make_data()
-    make_model("plain", tmp_path).set_params(max_iter=10).fit(x, y)
     with pytest.raises(ValueError, match="same data and settings to resume"):
-        make_model("plain", tmp_path).fit(x, y, resume=True)
+        make_model("plain", finished).fit(x, y, resume=True)
     with pytest.raises(ValueError, match="same data and settings to resume"):
-        changed = y | {"a": y["a"] + 1.0}
-        make_model("plain", tmp_path).set_params(max_iter=10).fit(
-            x, changed, resume=True
-        )
+        short("plain", finished).fit(x, y | {"a": y["a"] + 1.0}, resume=True)
     with pytest.raises(ValueError, match="`resume` needs the `checkpoint_dir`"):
-        make_model("plain", None).fit(x, y, resume=True)
+        short("plain", None).fit(x, y, resume=True)
 
 
-def test_a_damaged_checkpoint_is_named(tmp_path):
-    model = make_model("plain", tmp_path).set_params(max_iter=10)
-    model.fit(*make_data())
-    path = tmp_path / checkpoints.FILE
-    path.write_bytes(path.read_bytes()[:-7])
+def test_a_damaged_checkpoint_is_named(finished, tmp_path):
+    whole = (finished / checkpoints.FILE).read_bytes()
+    (tmp_path / checkpoints.FILE).write_bytes(whole[:-7])
     with pytest.raises(mg.ModelFileError, match=r"checkpoint\.motley"):
-        model.fit(*make_data(), resume=True)
+        short("plain", tmp_path).fit(*make_data(), resume=True)
 
 
 SCRIPT = """

@@ -159,9 +159,8 @@ def test_every_scheme_trains_it(form, optimizer, rank):
     assert model.parameters()["weights"].shape == (4, 2 * rank)
 
 
-@pytest.mark.parametrize(
-    "form", ["function", pytest.param("latent", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("form", FORMS)
 def test_the_papers_settings(form):
     X, Y = make_data()
     outputs = {"y0": "gaussian", "y1": "bernoulli"}

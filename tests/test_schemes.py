@@ -209,9 +209,8 @@ def test_hybrid_is_natural_gradient_and_optax(rng):
         m_before = m
 
 
-@pytest.mark.parametrize(
-    "make", [optax.adam, pytest.param(optax.sgd, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [optax.adam, optax.sgd])
 def test_adam_and_sgd_move_the_mean_and_the_factor(rng, make):
     data, model, q = build(rng)
     optimiser = make(0.002)

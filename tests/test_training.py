@@ -213,6 +213,7 @@ def test_a_run_that_never_began_has_an_empty_trace(run):
     assert all(len(column) == 0 for column in loop.named_trace(result).values())
 
 
+@pytest.mark.slow
 def test_runs_together_are_the_runs_alone(run):
     state, data, step = run
     other = state._replace(key=jax.random.key(1), horizon=jnp.asarray(4, dtype=int))
