@@ -118,6 +118,8 @@ def test_other_data_and_settings_are_refused(finished):
         make_model("plain", finished).fit(x, y, resume=True)
     with pytest.raises(ValueError, match="same data and settings to resume"):
         short("plain", finished).fit(x, y | {"a": y["a"] + 1.0}, resume=True)
+    with pytest.raises(ValueError, match="`checkpoint_dir` needs a `random_state`"):
+        short("plain", finished).set_params(random_state=None).fit(x, y)
     with pytest.raises(ValueError, match="`resume` needs the `checkpoint_dir`"):
         short("plain", None).fit(x, y, resume=True)
 

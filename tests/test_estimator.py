@@ -89,7 +89,9 @@ def test_dicts_lists_and_frames_give_the_same_fit(fitted):
     ]
     for inputs, outputs, likelihoods in forms:
         other = mg.MotleyGP(likelihoods, random_state=0, **SETTINGS)
+        other.feature_names_in_ = np.array(["of", "before"], dtype=object)
         other.fit(inputs, outputs)
+        assert not hasattr(other, "feature_names_in_")
         np.testing.assert_allclose(other.predict(x), expected, rtol=1e-9)
     assert other.output_names_ == ["y0", "y1", "y2"]
 

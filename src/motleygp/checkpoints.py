@@ -21,6 +21,7 @@ import numpy as np
 from motleygp import modelfile, restarts, training
 from motleygp.loop import FitResult, Report
 from motleygp.modelfile import ModelFileError
+from motleygp.optim import Scheme
 from motleygp.posterior import from_prior
 from motleygp.restarts import Fitted, Outcome, Task
 from motleygp.saving import columns, filled, named_leaves
@@ -48,11 +49,14 @@ def fingerprint(task: Task, seeds: list[int], given: Mapping[str, Any]) -> str:
         for array in (block.x, block.y):
             digest.update(np.ascontiguousarray(array).tobytes())
         digest.update(repr((block.outputs, block.total)).encode())
+    skipped = ("progress", "checkpoint_dir", "time_limit", "n_jobs", "outputs")
     kept = {
-        key: repr(value)
+        # A scheme is made of functions, which have no lasting name.
+        key: "scheme" if isinstance(value, Scheme) else repr(value)
         for key, value in given.items()
-        if key not in ("progress", "checkpoint_dir", "time_limit", "n_jobs")
+        if key not in skipped
     }
+    kept["outputs"] = repr([likelihood.name for likelihood in task.likelihoods])
     digest.update(json.dumps([seeds, kept], sort_keys=True).encode())
     return digest.hexdigest()
 

@@ -171,6 +171,8 @@ class MotleyGP(BaseEstimator):
         self.n_features_in_ = xs[0].shape[1]
         if table.features is not None:
             self.feature_names_in_ = np.asarray(table.features, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
         self.output_names_ = list(table.names)
         self.classes_ = {
             name: column.classes
@@ -271,6 +273,11 @@ class MotleyGP(BaseEstimator):
         self, task: Task, seeds: list[int], resume: bool
     ) -> list[Outcome]:
         """The starts in turn; what is done is in a file, and what is under way."""
+        if self.random_state is None:
+            raise ValueError(
+                "`checkpoint_dir` needs a `random_state`, so that a resumed run is the "
+                "same run; got None."
+            )
         mark = checkpoints.fingerprint(task, seeds, self.get_params(deep=False))
         folder: Any = self.checkpoint_dir
         keeper = checkpoints.Checkpoints(folder, task, seeds, mark)
