@@ -97,7 +97,7 @@ class MotleyGP(BaseEstimator):
     checkpoint_dir : path, optional
         A folder where all of the run is written every 20 seconds and at the end of each
         restart; ``fit(X, Y, resume=True)`` goes on from there. Restarts then run in
-        turn.
+        turn, and `random_state` must be given.
 
     Attributes
     ----------
