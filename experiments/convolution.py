@@ -24,6 +24,7 @@ from motleygp import optim, restarts
 from motleygp.data import Dataset, make_dataset
 from motleygp.initialise import data_driven_start, usual_num_latents
 from motleygp.objective import held_out_nlpd
+from motleygp.scaling import standardising
 
 FORMS = {
     "function": mg.priors.Convolution,
@@ -189,12 +190,11 @@ def _gap_row(seed: int, weights: np.ndarray, smoothing: np.ndarray) -> bool:
 
 def scaled_datasets(problem: mg.datasets.Problem) -> tuple[Dataset, Dataset]:
     """Training and test rows with the inputs standardised, as `MotleyGP` has them."""
-    centre, spread = problem.x_train.mean(axis=0), problem.x_train.std(axis=0)
-    spread = np.where(spread > 0, spread, 1.0)
+    scaling = standardising([problem.x_train], [], [])
     pairs = ((problem.x_train, problem.y_train), (problem.x_test, problem.y_test))
     train, test = (
         make_dataset(
-            [(x - centre) / spread] * len(problem.names),
+            [scaling.inputs(x)] * len(problem.names),
             list(y.T),
             problem.likelihoods,
         )

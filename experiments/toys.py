@@ -29,6 +29,7 @@ from motleygp.data import Dataset, make_dataset
 from motleygp.datasets import Problem
 from motleygp.initialise import data_driven_start, paper_start, usual_num_latents
 from motleygp.objective import function_moments
+from motleygp.scaling import standardising
 
 NUM_STARTS = 20
 NUM_ITERATIONS = 2000
@@ -107,14 +108,14 @@ def problem_of(method: Method, toy: str, num_inputs: int) -> Problem:
     problem = mg.datasets.load(toy, num_inputs=num_inputs)
     if method.paper:
         return problem
-    centre, spread = problem.x_train.mean(axis=0), problem.x_train.std(axis=0)
+    scaling = standardising([problem.x_train], [], [])
     learned = tuple(
         mg.likelihoods.Gaussian() if isinstance(lik, mg.likelihoods.Gaussian) else lik
         for lik in problem.likelihoods
     )
     return problem._replace(
-        x_train=(problem.x_train - centre) / spread,
-        x_test=(problem.x_test - centre) / spread,
+        x_train=scaling.inputs(problem.x_train),
+        x_test=scaling.inputs(problem.x_test),
         likelihoods=learned,
     )
 

@@ -126,6 +126,31 @@ def test_what_does_not_fit_is_refused(saved, tmp_path, name):
     assert "\n" not in str(caught.value) and "bad.motley" in str(caught.value)
 
 
+@pytest.mark.parametrize("saved", ["lmc"], indirect=True)
+def test_fixed_noise_keeps_its_unit(saved):
+    # The estimator's own argument is in the user's units, the model's is not.
+    _, path = saved
+    again = mg.load(path)
+    np.testing.assert_allclose(again.outputs["price"].noise, 2.0)
+    assert again.outputs["price"].fixed
+
+
+def test_paths_and_schemes_among_the_settings(tmp_path):
+    X, Y = make_frames()
+    model = mg.MotleyGP(
+        {"flat": "bernoulli"},
+        optimizer=mg.optim.hybrid(),
+        checkpoint_dir=tmp_path / "run",
+        random_state=0,
+        **SETTINGS,
+    )
+    model.fit(X, Y[["flat"]]).save(tmp_path / "m.motley")
+    with pytest.warns(UserWarning, match="`optimizer` was an object"):
+        again = mg.load(tmp_path / "m.motley")
+    assert again.optimizer == "fng"
+    assert again.checkpoint_dir == str(tmp_path / "run")
+
+
 def test_a_likelihood_of_ones_own_cannot_be_saved(tmp_path):
     class Mine(mg.likelihoods.Bernoulli):
         pass

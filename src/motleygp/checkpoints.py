@@ -20,11 +20,17 @@ import numpy as np
 
 from motleygp import modelfile, restarts, training
 from motleygp.loop import FitResult, Report
-from motleygp.modelfile import ModelFileError
 from motleygp.optim import Scheme
 from motleygp.posterior import from_prior
 from motleygp.restarts import Fitted, Outcome, Task
-from motleygp.saving import columns, filled, named_leaves
+from motleygp.saving import (
+    columns,
+    filled,
+    named_leaves,
+    or_infinite,
+    plain,
+    refusing,
+)
 from motleygp.training import StepInfo, TrainState
 
 FILE = "checkpoint.motley"
@@ -99,7 +105,7 @@ class Checkpoints:
             "fingerprint": self.mark,
             "done": [
                 {
-                    "score": _finite(o.score),
+                    "score": plain(o.score),
                     "ended": o.ended,
                     "error": o.error,
                 }
@@ -117,7 +123,7 @@ class Checkpoints:
         if run is not None:
             header["current"] = {
                 "start": run.start,
-                "held_out": [[when, _finite(score)] for when, score in run.held_out],
+                "held_out": [[when, plain(score)] for when, score in run.held_out],
             }
             arrays |= named_leaves(run.state, "state")
             if run.best is not None:
@@ -134,22 +140,17 @@ class Checkpoints:
         if not self.path.exists():
             return Standing()
         header, arrays = modelfile.read(self.path)
-        try:
-            return self._standing(header, arrays)
-        except (KeyError, TypeError, AttributeError, IndexError) as error:
-            what = f"{type(error).__name__}: {error}".splitlines()[0]
-            raise ModelFileError(
-                f"{str(self.path)!r} is no checkpoint: {what}"
-            ) from None
-
-    def _standing(
-        self, header: dict[str, Any], arrays: dict[str, np.ndarray]
-    ) -> Standing:
-        if header["kind"] != "checkpoint" or header["fingerprint"] != self.mark:
+        if header.get("fingerprint") != self.mark:
             raise ValueError(
                 f"the checkpoint {str(self.path)!r} must be of the same data and "
                 "settings to resume; it is of others."
             )
+        with refusing(self.path, "checkpoint"):
+            return self._standing(header, arrays)
+
+    def _standing(
+        self, header: dict[str, Any], arrays: dict[str, np.ndarray]
+    ) -> Standing:
         blank = restarts.begin(self.task, self.seeds[0])
         fitted = Fitted(blank.model, from_prior(blank.model.prior))
         done = tuple(
@@ -158,7 +159,7 @@ class Checkpoints:
                 if entry["error"] is not None
                 else filled(fitted, arrays, f"done.{number}.fitted"),
                 columns(arrays, f"done.{number}.trace."),
-                _or_infinite(entry["score"]),
+                or_infinite(entry["score"]),
                 entry["ended"],
                 entry["error"],
             )
@@ -171,7 +172,7 @@ class Checkpoints:
             state=filled(blank, arrays, "state"),
             start=int(current["start"]),
             trace=self._steps(blank, arrays),
-            held_out=tuple((int(i), _or_infinite(s)) for i, s in current["held_out"]),
+            held_out=tuple((int(i), or_infinite(s)) for i, s in current["held_out"]),
             ended="no",
             best=filled(blank, arrays, "best") if current["held_out"] else None,
         )
@@ -187,10 +188,27 @@ class Checkpoints:
         return jax.tree.unflatten(structure, leaves)
 
 
-def _finite(score: float) -> float | None:
-    """A score for JSON, which has no infinity."""
-    return float(score) if np.isfinite(score) else None
+def run_in_turn(
+    keeper: Checkpoints, bar: Callable[[int], Any], *, resume: bool
+) -> list[Outcome]:
+    """The starts one after another; what is done, and what is under way, is kept.
 
+    `bar` gives a progress bar for each: a context with a callback.
+    """
+    standing = keeper.read() if resume else Standing()
+    done, current = list(standing.done), standing.current
+    for number in range(len(done), len(keeper.seeds)):
+        write = keeper.watch(tuple(done))
+        with bar(number) as update:
 
-def _or_infinite(score: float | None) -> float:
-    return np.inf if score is None else float(score)
+            def both(report: Report, write=write, update=update) -> Any:
+                write(report)
+                return update(report)
+
+            outcome = restarts.run(keeper.task, keeper.seeds[number], both, current)
+        if outcome.ended == "interrupted":
+            return [*done, outcome]
+        done.append(outcome)
+        current = None
+        keeper.write(Standing(tuple(done)))
+    return done

@@ -167,6 +167,7 @@ class MotleyGP(BaseEstimator):
         settings.check(given)
         table = frames.as_table(X, Y)
         likelihoods = [lik.get(entry) for entry in self._outputs(table)]
+        infer.warn(self.choices_)
         xs = [checked_inputs(x) for x in table.xs]
         self.n_features_in_ = xs[0].shape[1]
         if table.features is not None:
@@ -239,7 +240,6 @@ class MotleyGP(BaseEstimator):
         )
         if self.choices_ and self.progress:
             Console(stderr=True).print(infer.table(self.choices_))
-        infer.warn(self.choices_)
         inferred = {choice.name: choice.likelihood for choice in self.choices_}
         return list((entries | inferred).values())
 
@@ -281,23 +281,9 @@ class MotleyGP(BaseEstimator):
         mark = checkpoints.fingerprint(task, seeds, self.get_params(deep=False))
         folder: Any = self.checkpoint_dir
         keeper = checkpoints.Checkpoints(folder, task, seeds, mark)
-        standing = keeper.read() if resume else checkpoints.Standing()
-        done, current = list(standing.done), standing.current
-        for number in range(len(done), len(seeds)):
-            write = keeper.watch(tuple(done))
-            with self._bar(number, len(seeds)) as update:
-
-                def both(report: loop.Report, write=write, update=update) -> Any:
-                    write(report)
-                    return update(report)
-
-                outcome = restarts.run(task, seeds[number], both, current)
-            if outcome.ended == "interrupted":
-                return [*done, outcome]
-            done.append(outcome)
-            current = None
-            keeper.write(checkpoints.Standing(tuple(done)))
-        return done
+        return checkpoints.run_in_turn(
+            keeper, lambda number: self._bar(number, len(seeds)), resume=resume
+        )
 
     def _dataset(self, xs, ys, likelihoods):
         """The data as the model sees them."""

@@ -19,14 +19,19 @@ def function_names(model: Model, names: Sequence[str]) -> list[str]:
     ]
 
 
+def _covariance(model: Model) -> np.ndarray:
+    """The prior's covariance of the functions at one input, whichever: (J, J)."""
+    origin = jnp.zeros((1, model.prior.inducing.shape[-1]))
+    return np.asarray(model.prior.covariance(origin, origin))[:, 0, :, 0]
+
+
 def function_correlation(model: Model) -> np.ndarray:
     """The prior's correlation between the functions at one input: (J, J).
 
     corr[f_j(x), f_i(x)] is the same at every x. A function that never varies correlates
     with itself alone.
     """
-    origin = jnp.zeros((1, model.prior.inducing.shape[-1]))
-    covariance = np.asarray(model.prior.covariance(origin, origin))[:, 0, :, 0]
+    covariance = _covariance(model)
     scale = np.sqrt(np.diagonal(covariance))
     scale = np.where(scale > 0.0, scale, 1.0)
     correlation = covariance / scale[:, None] / scale
@@ -59,8 +64,7 @@ def summary_table(
     for column in ("offset", "spread", "varies most with"):
         table.add_column(column, justify="right")
     relevance = input_relevance(model)
-    origin = jnp.zeros((1, model.prior.inducing.shape[-1]))
-    covariance = np.asarray(model.prior.covariance(origin, origin))[:, 0, :, 0]
+    covariance = _covariance(model)
     labels = function_names(model, names)
     for j, label in enumerate(labels):
         first = int(np.argmax(relevance[j]))

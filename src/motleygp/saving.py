@@ -17,8 +17,10 @@ The arrays are the leaves of the model and of q(u) by their place in the tree
 the like; `restarts.0.trace.nelbo` belongs to the first restart.
 """
 
+import contextlib
 import os
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
@@ -108,19 +110,22 @@ def save(estimator: Any, path: str | os.PathLike) -> None:
         "outputs": [
             {
                 "name": name,
-                "likelihood": _likelihood_spec(name, likelihood),
-                "classes": _plain(estimator.classes_[name]),
+                "likelihood": _likelihood_spec(name, likelihood.in_units(1.0 / scale)),
+                "classes": plain(estimator.classes_[name]),
             }
-            for name, likelihood in zip(
-                estimator.output_names_, model.likelihoods, strict=True
+            for name, likelihood, scale in zip(
+                estimator.output_names_,
+                model.likelihoods,
+                estimator.scaling_.y_scale,
+                strict=True,
             )
         ],
-        "features": _plain(getattr(estimator, "feature_names_in_", None)),
+        "features": plain(getattr(estimator, "feature_names_in_", None)),
         "prior": _prior_spec(model.prior),
         "fixed_offset": model.fixed_offset,
         "ended": estimator.ended_,
         "restarts": [
-            {key: _plain(start[key]) for key in ("score", "ended", "error")}
+            {key: plain(start[key]) for key in ("score", "ended", "error")}
             for start in estimator.restarts_
         ],
     }
@@ -139,11 +144,18 @@ def save(estimator: Any, path: str | os.PathLike) -> None:
 def restore(estimator: type, path: str | os.PathLike) -> Any:
     """The estimator that `save` wrote."""
     header, arrays = modelfile.read(path)
-    try:
+    with refusing(path, "model"):
         return _restored(estimator, header, arrays)
+
+
+@contextlib.contextmanager
+def refusing(path: str | os.PathLike, what: str) -> Iterator[None]:
+    """Whatever does not fit in the contents of a file becomes a `ModelFileError`."""
+    try:
+        yield
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        what = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise ModelFileError(f"{os.fspath(path)!r} is not a model: {what}") from None
+        why = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise ModelFileError(f"{os.fsdecode(path)!r} is not a {what}: {why}") from None
 
 
 def _restored(
@@ -174,7 +186,7 @@ def _restored(
     made.ended_ = header["ended"]
     made.restarts_ = [
         {
-            "score": np.inf if start["score"] is None else float(start["score"]),
+            "score": or_infinite(start["score"]),
             "trace": columns(arrays, f"restarts.{number}.trace."),
             "ended": start["ended"],
             "error": start["error"],
@@ -184,12 +196,14 @@ def _restored(
     return made
 
 
-def _plain(value: Any) -> Any:
-    """A value of JSON: infinity is null, arrays and tuples are lists."""
+def plain(value: Any) -> Any:
+    """A value of JSON: infinity is null, arrays and tuples are lists, paths texts."""
     if value is None or isinstance(value, bool | str):
         return value
+    if isinstance(value, os.PathLike):
+        return os.fsdecode(value)
     if isinstance(value, np.ndarray | tuple | list):
-        return [_plain(entry) for entry in value]
+        return [plain(entry) for entry in value]
     if isinstance(value, np.bool_):
         return bool(value)
     if isinstance(value, int | np.integer):
@@ -197,18 +211,28 @@ def _plain(value: Any) -> Any:
     return float(value) if np.isfinite(value) else None
 
 
+def or_infinite(score: float | None) -> float:
+    """A score that `plain` may have made null."""
+    return np.inf if score is None else float(score)
+
+
 def _settings(estimator: Any) -> dict[str, Any]:
     given = estimator.get_params(deep=False)
     del given["outputs"]
     if isinstance(given["optimizer"], optim.Scheme):
         given["optimizer"] = None
-    return {key: _plain(value) for key, value in given.items()}
+    return {key: plain(value) for key, value in given.items()}
 
 
 def _arguments(header: dict[str, Any]) -> dict[str, Any]:
     settings = dict(header["settings"])
     if settings["optimizer"] is None:
         settings["optimizer"] = "fng"
+        warnings.warn(
+            "the model's `optimizer` was an object, which a file does not keep: set it "
+            "again before you fit again; until then it is 'fng'.",
+            stacklevel=5,
+        )
     if isinstance(settings["rank"], list):
         settings["rank"] = tuple(settings["rank"])
     return settings
@@ -225,7 +249,7 @@ def _likelihood_spec(name: str, likelihood: lik.AbstractLikelihood) -> dict[str,
         "num_nodes": likelihood.num_nodes,
     }
     if isinstance(likelihood, lik.Gaussian):
-        spec["fixed"] = likelihood.fixed
+        spec |= {"fixed": likelihood.fixed, "noise": float(likelihood.noise)}
     return spec
 
 
@@ -234,7 +258,7 @@ def _likelihood(spec: dict[str, Any]) -> lik.AbstractLikelihood:
     if not 1 <= arguments["num_nodes"] <= 1000:
         raise ModelFileError(f"`num_nodes` is {arguments['num_nodes']}.")
     if "fixed" in spec:
-        arguments["fixed"] = bool(spec["fixed"])
+        arguments |= {"fixed": bool(spec["fixed"]), "noise": float(spec["noise"])}
     return lik.BY_NAME[spec["name"]](**arguments)
 
 

@@ -117,6 +117,15 @@ def ranks(rank: int | Sequence[int], num_copies: int) -> tuple[int, ...]:
     return each
 
 
+def check_groups(inducing: Array, number: int, what: str) -> None:
+    """One matrix of inducing points for each row or column of the weights."""
+    if inducing.shape[0] != number:
+        raise ValueError(
+            f"`inducing` must have one matrix for each {what} of `weights`, "
+            f"{number}; got {inducing.shape[0]}."
+        )
+
+
 def sample(
     prior: AbstractPrior, key: RandomKey, x: Float[Array, "N P"], *, num: int = 1
 ) -> Float[Array, "num J N"]:

@@ -23,7 +23,13 @@ from numpy.typing import ArrayLike
 
 from motleygp._types import SpanMoments
 from motleygp.kernels import EQ, LOG_2PI, eq_values
-from motleygp.priors._base import DEFAULT_JITTER, AbstractPrior, Covariances, ranks
+from motleygp.priors._base import (
+    DEFAULT_JITTER,
+    AbstractPrior,
+    Covariances,
+    check_groups,
+    ranks,
+)
 from motleygp.priors._sites import Sites
 
 
@@ -70,13 +76,6 @@ class AbstractConvolution(AbstractPrior):
             raise ValueError(
                 "`smoothing` must have one row per row of `weights` and one column per "
                 f"input, {expected}; got {self.log_smoothing.shape}."
-            )
-
-    def _check_groups(self, what: str, number: int) -> None:
-        if self.inducing.shape[0] != number:
-            raise ValueError(
-                f"`inducing` must have one matrix for each {what} of `weights`, "
-                f"{number}; got {self.inducing.shape[0]}."
             )
 
     @property
@@ -154,7 +153,7 @@ class Convolution(AbstractConvolution):
     """
 
     def __check_init__(self) -> None:
-        self._check_groups("row", self.num_functions)
+        check_groups(self.inducing, self.num_functions, "row")
 
     @property
     def columns_per_row(self) -> int:
@@ -208,7 +207,7 @@ class LatentConvolution(AbstractConvolution):
     """
 
     def __check_init__(self) -> None:
-        self._check_groups("column", self.weights.shape[1])
+        check_groups(self.inducing, self.weights.shape[1], "column")
 
     @property
     def columns_per_row(self) -> int:

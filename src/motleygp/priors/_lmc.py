@@ -10,7 +10,13 @@ from numpy.typing import ArrayLike
 
 from motleygp._types import SpanMoments
 from motleygp.kernels import AbstractKernel
-from motleygp.priors._base import DEFAULT_JITTER, AbstractPrior, Covariances, ranks
+from motleygp.priors._base import (
+    DEFAULT_JITTER,
+    AbstractPrior,
+    Covariances,
+    check_groups,
+    ranks,
+)
 from motleygp.priors._sites import Sites, pick
 
 
@@ -49,11 +55,7 @@ class LMC(AbstractPrior):
         self.inducing = jnp.asarray(inducing, dtype=float)
         self.rank = ranks(rank, self.weights.shape[1])
         self.jitter = jitter
-        if self.inducing.shape[0] != self.weights.shape[1]:
-            raise ValueError(
-                "`inducing` must have one matrix for each column of `weights`, "
-                f"{self.weights.shape[1]}; got {self.inducing.shape[0]}."
-            )
+        check_groups(self.inducing, self.weights.shape[1], "column")
 
     @property
     def columns_per_row(self) -> int:
