@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import scipy.sparse
 
 from motleygp import frames
 
@@ -121,3 +122,25 @@ def test_frames_come_back_as_they_went_in(library):
     assert isinstance(made, library.DataFrame) and list(made["a"]) == [1.0, 2.0]
     chosen = frames.select(frame, ["z", "x"])
     assert isinstance(chosen, library.DataFrame) and list(chosen.columns) == ["z", "x"]
+
+
+def test_columns_may_be_named_by_numbers_but_not_twice_alike():
+    values = np.arange(6.0).reshape(3, 2)
+    frame = pd.DataFrame(values)
+    np.testing.assert_array_equal(frames.as_matrix(frame), values)
+    assert frames.features(frame) == ["0", "1"]
+    np.testing.assert_array_equal(frames.select(frame, ["1", "0"]), values[:, ::-1])
+    np.testing.assert_array_equal(frames.as_columns(frame)["1"].values, values[:, 1])
+    with pytest.raises(ValueError, match=r"distinct column names\. .*'a' 2 times"):
+        frames.as_matrix(pd.DataFrame(values, columns=["a", "a"]))
+    with pytest.raises(ValueError, match=r"`Y` must have a name of its own .* twice"):
+        frames.as_columns(pd.DataFrame(values, columns=[0, "0"]))
+
+
+def test_sparse_and_complex_values_are_refused():
+    with pytest.raises(ValueError, match=r"sparse input is not supported; .*toarray"):
+        frames.as_table(scipy.sparse.dok_array(np.eye(2)), np.eye(2))
+    with pytest.raises(ValueError, match=r"`X` must hold real numbers\. Complex data"):
+        frames.as_matrix(np.eye(2) * 1j)
+    with pytest.raises(ValueError, match=r"'y0' must hold real numbers\. Complex data"):
+        frames.as_columns(np.eye(2) * 1j)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import narwhals as nw
 import numpy as np
 import pandas as pd
+import scipy.sparse
 
 _DAY = np.timedelta64(1, "D")
 # Categories named in a message.
@@ -47,28 +48,46 @@ def as_table(X: Any, Y: Any, classes: Classes | None = None) -> Table:
     all outputs share, or a dict or list of them, one per output. `classes` are those of
     an earlier table, by which labels are read.
     """
-    columns = {
-        name: _column(name, y, (classes or {}).get(name))
-        for name, y in _vectors(Y).items()
-    }
+    columns = as_columns(Y, classes)
     names = list(columns)
+    xs = [as_matrix(x) for x in inputs(X, names)]
+    return Table(xs, list(columns.values()), names, features(X))
+
+
+def as_columns(Y: Any, classes: Classes | None = None) -> dict[str, Column]:
+    """The outputs of Y by name."""
+    return {
+        name: _column(name, y, (classes or {}).get(name))
+        for name, y in vectors(Y).items()
+    }
+
+
+def inputs(X: Any, names: Sequence[str]) -> list[Any]:
+    """The inputs of each output, as they came: its own, or those that all share."""
+    check_dense(X)  # one kind of sparse matrix is a mapping
     if isinstance(X, Mapping):
         if set(X) != set(names):
             raise ValueError(
                 f"`X` and `Y` must name the same outputs; got {sorted(X)} "
                 f"and {sorted(names)}."
             )
-        xs = [X[name] for name in names]
-    elif _is_list_of_matrices(X):
+        return [X[name] for name in names]
+    if _is_list_of_matrices(X):
         if len(X) != len(names):
             raise ValueError(
                 f"`X` must hold one matrix per output; got {len(X)} matrices "
                 f"and {len(names)} outputs."
             )
-        xs = list(X)
-    else:
-        xs = [X] * len(names)
-    return Table([as_matrix(x) for x in xs], list(columns.values()), names, features(X))
+        return list(X)
+    return [X] * len(names)
+
+
+def check_dense(X: Any, name: str = "X") -> None:
+    """A `ValueError` for a sparse matrix."""
+    if scipy.sparse.issparse(X):
+        raise ValueError(
+            f"`{name}` must be dense: sparse input is not supported; give X.toarray()."
+        )
 
 
 def is_frame(X: Any) -> bool:
@@ -95,12 +114,34 @@ def like(X: Any, columns: dict[str, np.ndarray]) -> Any:
 
 def select(X: Any, names: Sequence[str]) -> Any:
     """Some columns of a frame, in this order."""
-    return nw.from_native(X, eager_only=True).select(list(names)).to_native()
+    frame = nw.from_native(X, eager_only=True)
+    places = [str(c) for c in frame.columns]
+    return frame[:, [places.index(name) for name in names]].to_native()
+
+
+def _named(frame: nw.DataFrame, argument: str) -> dict[str, nw.Series]:
+    """The columns of a frame by name; names that are numbers are read as text."""
+    names = [str(c) for c in frame.columns]
+    twice = [name for i, name in enumerate(names) if name in names[:i]]
+    if twice:
+        raise ValueError(
+            f"`{argument}` must have a name of its own for every column; "
+            f"got {twice[0]!r} twice."
+        )
+    return dict(zip(names, frame.iter_columns(), strict=True))
 
 
 def _narwhals(value: Any) -> Any:
     """A narwhals frame or series, or the value itself."""
-    return nw.from_native(value, eager_only=True, allow_series=True, pass_through=True)
+    if scipy.sparse.issparse(value):  # which narwhals cannot look at
+        return value
+    try:
+        return nw.from_native(
+            value, eager_only=True, allow_series=True, pass_through=True
+        )
+    except nw.exceptions.DuplicateError as error:
+        said = " ".join(str(error).split())
+        raise ValueError(f"a frame must have distinct column names. {said}") from None
 
 
 def _is_list_of_matrices(X: Any) -> bool:
@@ -122,13 +163,13 @@ def _is_list_of_vectors(Y: Any) -> bool:
 # Outputs.
 
 
-def _vectors(Y: Any) -> dict[str, Any]:
+def vectors(Y: Any) -> dict[str, Any]:
     """One vector per output, by name."""
     if isinstance(Y, Mapping):
         return {str(name): y for name, y in Y.items()}
     known = _narwhals(Y)
     if isinstance(known, nw.DataFrame):
-        return {str(name): known[name] for name in known.columns}
+        return _named(known, "Y")
     if isinstance(known, nw.Series):
         return {str(known.name) if known.name else "y0": known}
     if _is_list_of_vectors(Y):
@@ -172,6 +213,10 @@ def _column(name: str, y: Any, classes: tuple[Any, Any] | None) -> Column:
             return Column(array.astype(float), "integer", classes)
         if array.dtype.kind == "f":
             return Column(array.astype(float), "real", classes)
+        if array.dtype.kind == "c":
+            raise ValueError(
+                f"output {name!r} must hold real numbers. Complex data not supported."
+            )
         if array.dtype.kind in "mM":
             raise ValueError(f"output {name!r} must hold numbers; got dates or times.")
         values = array.tolist()
@@ -247,15 +292,18 @@ def as_matrix(x: Any, *, name: str = "X") -> np.ndarray:
     """
     frame = _narwhals(x)
     if isinstance(frame, nw.DataFrame):
-        columns = [_input(str(c), frame[c], name) for c in frame.columns]
+        columns = [_input(c, series, name) for c, series in _named(frame, name).items()]
         return np.stack(columns, axis=1) if columns else np.zeros((len(frame), 0))
+    check_dense(x, name)
     try:
         array = np.asarray(x)
         if array.dtype.kind == "M":
             return _days(array)
-        return np.asarray(x, dtype=float)
+        if array.dtype.kind != "c":
+            return np.asarray(x, dtype=float)
     except (TypeError, ValueError):
         raise ValueError(f"`{name}` must hold numbers in equal rows.") from None
+    raise ValueError(f"`{name}` must hold real numbers. Complex data not supported.")
 
 
 def _input(column: str, series: nw.Series, name: str) -> np.ndarray:
@@ -281,6 +329,39 @@ def _days(dates: np.ndarray) -> np.ndarray:
     moments = dates.astype("datetime64[us]")
     days = (moments - np.datetime64(0, "us")) / _DAY
     return np.where(np.isnat(moments), np.nan, days)
+
+
+def per_row(
+    value: Any, names: Sequence[str], lengths: Sequence[int], argument: str
+) -> list[np.ndarray]:
+    """One number per row of each output: a vector for all outputs, or a dict of them,
+    by output, which leaves ones where it names none."""
+    own = value if isinstance(value, Mapping) else dict.fromkeys(names, value)
+    unknown = [name for name in own if name not in names]
+    if unknown:
+        raise ValueError(
+            f"`{argument}` must name the outputs {list(names)}; got {unknown[0]!r}."
+        )
+    found = []
+    for name, length in zip(names, lengths, strict=True):
+        series = _narwhals(own.get(name, np.ones(length)))
+        numbers = series.to_numpy() if isinstance(series, nw.Series) else series
+        try:
+            numbers = np.asarray(numbers, dtype=float)
+        except (TypeError, ValueError):
+            raise ValueError(f"`{argument}` must hold numbers.") from None
+        if numbers.shape != (length,):
+            raise ValueError(
+                f"`{argument}` must have one number per row, {length}; "
+                f"got shape {numbers.shape}."
+            )
+        if not np.isfinite(numbers).all() or (numbers < 0).any():
+            bad = numbers[~np.isfinite(numbers) | (numbers < 0)][0]
+            raise ValueError(
+                f"`{argument}` must be finite and not negative; got {bad}."
+            )
+        found.append(numbers)
+    return found
 
 
 def by_output(outputs: Mapping[str, Any] | Sequence[Any], names: Sequence[str]) -> list:
