@@ -68,7 +68,7 @@ def build(arrays: dict[str, np.ndarray]) -> tuple[Model, Dataset]:
     prior = mg.priors.LMC(
         mg.kernels.EQ(arrays["lengthscale"]), arrays["weights"], arrays["Z"]
     )
-    model = Model(prior, jnp.zeros(NUM_FUNCTIONS), likelihoods, fixed_offset=True)
+    model = Model(prior, jnp.zeros(NUM_FUNCTIONS), likelihoods, fixed=("offset",))
     data = make_dataset([arrays["X"]] * 5, list(arrays["Y"].T), likelihoods)
     return model, data
 

@@ -8,10 +8,13 @@ import sys
 import time
 from pathlib import Path
 
+import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import motleygp as mg
+import small
 from motleygp import checkpoints, modelfile
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -180,3 +183,25 @@ def test_killed_twenty_times(tmp_path):
         ends += 1
         shutil.rmtree(tmp_path / "killed")
     assert resumed > 5
+
+
+def test_a_checkpoint_is_of_its_weights_too():
+    task = small.task()
+    block = task.data[0]
+    ones, halves = (
+        (
+            eqx.tree_at(
+                lambda b: b.weight, block, w * jnp.ones_like(block.y), is_leaf=_none
+            ),
+        )
+        for w in (1.0, 0.5)
+    )
+    marks = {
+        checkpoints.fingerprint(task._replace(data=data), [0], {})
+        for data in (task.data, ones, halves)
+    }
+    assert len(marks) == 3
+
+
+def _none(leaf) -> bool:
+    return leaf is None

@@ -15,16 +15,30 @@ import motleygp as mg
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 ROOT = Path(__file__).parents[1]
+SHORT = {"max_iter": 5}
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 
 def test_the_readme_runs(monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(tmp_path)
     (code,) = BLOCK.findall((ROOT / "README.md").read_text())
-    quick = ft.partial(mg.MotleyGP, max_iter=5, num_inducing=8, progress=False)
+    assert sum(bool(line.strip()) for line in code.splitlines()) <= 12
+    quick = ft.partial(mg.MotleyGP, max_iter=5, num_inducing=8)
     monkeypatch.setattr(mg, "MotleyGP", quick)
+    _, Y = mg.datasets.houses()
+    assert 0.15 < Y.isna().to_numpy().mean() < 0.25 and len(Y.columns) == 4
     exec(compile(code, "README.md", "exec"), {})
-    assert "'visits':" in capsys.readouterr().out
+    said = capsys.readouterr()
+    assert "coverage95" in said.out and re.search(r"visits +│ poisson", said.err)
+
+
+@pytest.mark.slow
+def test_the_manual_runs(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    code = "\n".join(BLOCK.findall((ROOT / "docs/estimator.md").read_text()))
+    quick = ft.partial(mg.MotleyGP, num_inducing=8, progress=False)
+    monkeypatch.setattr(mg, "MotleyGP", lambda *a, **k: quick(*a, **(k | SHORT)))
+    exec(compile(code, "estimator.md", "exec"), {})
 
 
 @pytest.mark.parametrize(

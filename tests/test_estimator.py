@@ -249,7 +249,7 @@ NAN_X = np.where(np.arange(20)[:, None] == 7, np.nan, X_GOOD)
 @pytest.mark.parametrize(
     ("outputs", "X", "Y", "message"),
     [
-        (["gaussian"], NAN_X, Y_GOOD, "`X` must be finite; got nan in row 7, column 0"),
+        (["gaussian"], NAN_X, Y_GOOD, "`X` must be finite; got NaN in row 7, column 0"),
         (["gaussian"], X_GOOD[:, 0], Y_GOOD, r"`X` must have shape \(N, P\)"),
         (["gaussian"], X_GOOD[:0], Y_GOOD[:0], "`X` must have rows and columns"),
         (["gaussian"], X_GOOD, Y_GOOD[:5], r"output 'y0' must have shape \(20,\)"),
@@ -326,7 +326,9 @@ def test_wrong_settings_are_one_line_that_names_them(settings, message):
 
 def test_wrong_new_data(fitted):
     model, X, Y = fitted
-    with pytest.raises(ValueError, match="`X` must have 2 columns, as in `fit`; got 1"):
+    with pytest.raises(
+        ValueError, match="X has 1 features, but MotleyGP is expecting 2 features"
+    ):
         model.predict(X_GOOD)
     with pytest.raises(ValueError, match="`X` must have the column 'lon'"):
         model.predict(X.rename(columns={"lon": "length"}))
@@ -345,7 +347,7 @@ def test_wrong_new_data(fitted):
         ({"jitter": 1.0}, "`jitter` follows from the kernel and cannot be set; got 1"),
         ({"slope": 1.0}, "`slope` is not a parameter; known: inducing"),
         ({"offset": np.zeros(3)}, r"`offset` must have shape \(4,\); got \(3,\)"),
-        ({"noise": {"price": 1.0}}, "`noise` must name the Gaussian outputs"),
+        ({"noise": {"price": 1.0}}, "`noise` must name Gaussian outputs"),
         ({"lengthscale": np.zeros((4, 2))}, "`lengthscale` must be positive"),
         ({"q_cov": -np.ones((4, 8, 8))}, "`q_cov` must be positive definite"),
     ],

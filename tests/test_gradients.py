@@ -239,7 +239,7 @@ def test_what_is_fixed_has_no_gradient():
         model.prior,
         model.offset,
         (lik.Gaussian(1.0, fixed=True), lik.Gaussian(1.0)),
-        fixed_offset=True,
+        fixed=("offset",),
     )
     shapes: Any = eqx.filter_eval_shape(gradients, fixed, q, data)[1].theta
     assert shapes.offset is None

@@ -446,7 +446,8 @@ def test_extreme_numbers_are_warned_about():
     [
         ([], "real", "output 'y' must have observed values; got none."),
         ([np.nan] * 3, "real", "output 'y' must have observed values; got none."),
-        ([2.5], "real", "output 'y' must vary; every observed value is 2.5."),
+        ([2.5], "real", "output 'y' must vary; got 1 sample."),
+        ([2.5, 2.5], "real", "output 'y' must vary; every observed value is 2.5."),
         ([3, np.nan, 3], "integer", "output 'y' must vary; every observed value is 3."),
         ([0, -0.0], "real", "output 'y' must vary; every observed value is 0."),
         ([1, np.inf, 2], "real", "output 'y' must be finite; got inf in row 1."),

@@ -1,11 +1,14 @@
 """Models in files: what comes back, and what is refused."""
 
+import copy
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import motleygp as mg
 from motleygp import modelfile
+from test_modelfile import mutations
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -168,3 +171,66 @@ def test_a_likelihood_of_ones_own_cannot_be_saved(tmp_path):
 def test_an_unfitted_model_cannot_be_saved(tmp_path):
     with pytest.raises(Exception, match="not fitted yet"):
         mg.MotleyGP(OUTPUTS).save(tmp_path / "m.motley")
+
+
+# Damage. What `modelfile` reads is tested there; here, what `load` makes of it.
+
+
+def damaged(path, rng: np.random.Generator, count: int) -> None:
+    """Every changed file is refused; those that a change left alone load the same."""
+    X, _ = make_frames()
+    expected, data = mg.load(path).predict(X), path.read_bytes()
+    other = path.with_name("damaged.motley")
+    for mutant in mutations(data, rng, count):
+        other.write_bytes(mutant)
+        if mutant == data:
+            pd.testing.assert_frame_equal(mg.load(other).predict(X), expected)
+        else:
+            with pytest.raises(mg.ModelFileError):
+                mg.load(other)
+
+
+def places(value, path=()):
+    """Where every value stands in a header."""
+    yield path
+    if isinstance(value, dict | list):
+        pairs = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, child in pairs:
+            yield from places(child, (*path, key))
+
+
+ODD = [None, True, -1, 0, 1e300, "", "x", [], {}, [[]], [1] * 100, {"a": 1}, "gaussian"]
+
+
+def forged(path, rng: np.random.Generator, count: int) -> int:
+    """Whole files with one value of the header changed: an error, or an estimator."""
+    header, arrays = modelfile.read(path)
+    every = [place for place in places(header) if place]
+    other = path.with_name("forged.motley")
+    refused = 0
+    for _ in range(count):
+        changed = copy.deepcopy(header)
+        place = every[rng.integers(len(every))]
+        inner = changed
+        for key in place[:-1]:
+            inner = inner[key]
+        inner[place[-1]] = ODD[rng.integers(len(ODD))]
+        modelfile.write(other, changed, arrays)
+        try:
+            assert isinstance(mg.load(other), mg.MotleyGP)
+        except mg.ModelFileError:
+            refused += 1
+    return refused
+
+
+@pytest.mark.filterwarnings("ignore:the model's `optimizer` was an object")
+def test_damaged_models_are_refused_or_the_same(saved, rng):
+    damaged(saved[1], rng, 70)
+    assert 20 < forged(saved[1], rng, 100) < 100
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:the model's `optimizer` was an object")
+def test_ten_thousand_damaged_models(saved, rng):
+    damaged(saved[1], rng, 10_000)
+    forged(saved[1], rng, 2_000)

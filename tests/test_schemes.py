@@ -41,7 +41,7 @@ def build(rng):
         1.5 * rng.normal(size=(NUM_LATENTS, NUM_INDUCING, NUM_INPUTS)),
         jitter=JITTER,
     )
-    model = Model(prior, jnp.zeros(4), likelihoods, fixed_offset=True)
+    model = Model(prior, jnp.zeros(4), likelihoods, fixed=("offset",))
     root = rng.normal(size=(NUM_LATENTS, NUM_INDUCING, NUM_INDUCING))
     precision = root @ root.swapaxes(1, 2) + NUM_INDUCING * np.eye(NUM_INDUCING)
     mean = rng.normal(size=(NUM_LATENTS, NUM_INDUCING))

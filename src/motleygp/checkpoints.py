@@ -52,7 +52,7 @@ def fingerprint(task: Task, seeds: list[int], given: Mapping[str, Any]) -> str:
     """
     digest = hashlib.sha256()
     for block in (*task.data, *(task.held_out or ())):
-        for array in (block.x, block.y):
+        for array in jax.tree.leaves(block):
             digest.update(np.ascontiguousarray(array).tobytes())
         digest.update(repr((block.outputs, block.total)).encode())
     skipped = ("progress", "checkpoint_dir", "time_limit", "n_jobs", "outputs")
@@ -152,7 +152,11 @@ class Checkpoints:
         self, header: dict[str, Any], arrays: dict[str, np.ndarray]
     ) -> Standing:
         blank = restarts.begin(self.task, self.seeds[0])
-        fitted = Fitted(blank.model, from_prior(blank.model.prior))
+        fitted = Fitted(
+            blank.model,
+            from_prior(blank.model.prior),
+            self.task.scheme.theta.std(blank.theta),
+        )
         done = tuple(
             Outcome(
                 None
@@ -189,21 +193,21 @@ class Checkpoints:
 
 
 def run_in_turn(
-    keeper: Checkpoints, bar: Callable[[int], Any], *, resume: bool
+    keeper: Checkpoints, watched: Callable[[int], Any], *, resume: bool
 ) -> list[Outcome]:
     """The starts one after another; what is done, and what is under way, is kept.
 
-    `bar` gives a progress bar for each: a context with a callback.
+    `watched` gives each a context with a callback.
     """
     standing = keeper.read() if resume else Standing()
     done, current = list(standing.done), standing.current
     for number in range(len(done), len(keeper.seeds)):
         write = keeper.watch(tuple(done))
-        with bar(number) as update:
+        with watched(number) as tell:
 
-            def both(report: Report, write=write, update=update) -> Any:
+            def both(report: Report, write=write, tell=tell) -> Any:
                 write(report)
-                return update(report)
+                return tell(report)
 
             outcome = restarts.run(keeper.task, keeper.seeds[number], both, current)
         if outcome.ended == "interrupted":

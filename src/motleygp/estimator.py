@@ -4,40 +4,33 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
-import joblib
 import numpy as np
 import pandas as pd
 from rich.console import Console
-from sklearn.base import BaseEstimator
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from motleygp import (
-    checkpoints,
     frames,
     infer,
     inspection,
     likelihoods as lik,
     loop,
-    metrics,
     parameters,
     restarts,
     saving,
     settings,
 )
-from motleygp.data import checked_inputs, hold_out, make_dataset
-from motleygp.objective import full_elbo, function_moments
-from motleygp.predictive import Predictive, in_chunks
-from motleygp.progress import progress_bar, restarts_bar
-from motleygp.restarts import Outcome, Task
-from motleygp.scaling import no_scaling, standardising
+from motleygp.data import hold_out
+from motleygp.fitting import Observations, observations, run_all, watch
+from motleygp.independent import IndependentGPs
+from motleygp.loop import Callback
+from motleygp.predictor import Predictor
+from motleygp.restarts import Task
+from motleygp.scaling import Scaling, no_scaling, standardising
 
-_function_moments = eqx.filter_jit(function_moments)
 
-
-class MotleyGP(BaseEstimator):
+class MotleyGP(Predictor):
     """A heterogeneous multi-output Gaussian process.
 
     Parameters
@@ -98,6 +91,12 @@ class MotleyGP(BaseEstimator):
         A folder where all of the run is written every 20 seconds and at the end of each
         restart; ``fit(X, Y, resume=True)`` goes on from there. Restarts then run in
         turn, and `random_state` must be given.
+    fixed : sequence of str
+        Parameters that are not learned: "inducing", "lengthscale", "weights",
+        "smoothing", "offset", "noise". They stay where they start.
+    start : dict, optional
+        Where some of `parameters()` start, by the same names and in the same units;
+        with all of an earlier model's, training goes on from there.
 
     Attributes
     ----------
@@ -131,6 +130,8 @@ class MotleyGP(BaseEstimator):
         random_state: int | None = None,
         progress: bool = True,
         checkpoint_dir: str | os.PathLike | None = None,
+        fixed: Sequence[str] = (),
+        start: Mapping[str, Any] | None = None,
     ):
         self.outputs = outputs
         self.prior = prior
@@ -152,64 +153,72 @@ class MotleyGP(BaseEstimator):
         self.random_state = random_state
         self.progress = progress
         self.checkpoint_dir = checkpoint_dir
+        self.fixed = fixed
+        self.start = start
 
     # Fitting.
 
-    def fit(self, X: Any, Y: Any, *, resume: bool = False) -> "MotleyGP":
+    def fit(
+        self,
+        X: Any,
+        Y: Any,
+        *,
+        sample_weight: Any = None,
+        exposure: Any = None,
+        resume: bool = False,
+        callback: Callback | None = None,
+    ) -> "MotleyGP":
         """Fit the model; NaN in Y is a missing value.
 
-        X and Y are arrays or frames, or dicts or lists with one entry per output for
-        outputs that have inputs of their own. With `resume` a run that was interrupted
-        goes on from the checkpoint in `checkpoint_dir`, with the same data and
-        settings, and ends as it would have ended.
+        **Arguments:**
+
+        - `X`, `Y`: arrays or frames, or dicts or lists with one entry per output for
+          outputs that have inputs of their own.
+        - `sample_weight`: how often each row counts; one vector, or a dict of them by
+          output.
+        - `exposure`: for counts, the time, area or population over which each row was
+          counted: the rate is of one unit of it. Likewise.
+        - `resume`: go on from the checkpoint in `checkpoint_dir`, with the same data
+          and settings, and end as the interrupted run would have ended.
+        - `callback`: called with a `motleygp.loop.Report` after every 50 iterations; a
+          true value ends the run. Restarts then run in turn.
         """
         given = self.get_params(deep=False)
         settings.check(given)
         table = frames.as_table(X, Y)
         likelihoods = [lik.get(entry) for entry in self._outputs(table)]
         infer.warn(self.choices_)
-        xs = [checked_inputs(x) for x in table.xs]
-        self.n_features_in_ = xs[0].shape[1]
-        if table.features is not None:
-            self.feature_names_in_ = np.asarray(table.features, dtype=object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
-        self.output_names_ = list(table.names)
-        self.classes_ = {
-            name: column.classes
-            for name, column in zip(table.names, table.columns, strict=True)
-        }
-        # Raw values are checked first, so that an error names what the user gave.
-        make_dataset(xs, table.ys, likelihoods, names=table.names)
-        self.scaling_ = (
-            standardising(xs, table.ys, likelihoods)
-            if self.standardize
-            else no_scaling(self.n_features_in_, len(xs))
+        observed = observations(
+            table.names, table.xs, table.ys, likelihoods, sample_weight, exposure
         )
+        self._remember(table, observed.xs[0].shape[1])
+        # Raw values are checked first, so that an error names what the user gave.
+        observed.dataset(no_scaling(self.n_features_in_, len(table.names)), likelihoods)
+        self.scaling_ = self._scaling(observed, likelihoods)
         likelihoods = [
             likelihood.in_units(scale)
             for likelihood, scale in zip(
                 likelihoods, self.scaling_.y_scale, strict=True
             )
         ]
-        data = self._dataset(xs, table.ys, likelihoods)
+        data, held_out = observed.dataset(self.scaling_, likelihoods), None
         rng = np.random.default_rng(self.random_state)
-        held_out = None
         if self.validation_fraction:
             data, held_out = hold_out(rng, data, self.validation_fraction)
         task = Task(
             data=data,
             held_out=held_out,
             likelihoods=likelihoods,
-            start=settings.start(given, likelihoods),
+            start=settings.start(given, likelihoods, self.scaling_, table.names),
             scheme=settings.scheme(given, self.n_features_in_),
             batch_size=self.batch_size,
             num_steps=self.max_iter,
             time_limit=self.time_limit,
         )
         seeds = [int(seed) for seed in rng.integers(2**31, size=self.restarts)]
-        outcomes = self._run(task, seeds, resume)
-        (self.model_, self.q_), chosen = restarts.best(outcomes)
+        outcomes = run_all(task, seeds, given, resume=resume, callback=callback)
+        fitted, chosen = restarts.best(outcomes)
+        self.model_, self.q_, self.theta_std_ = fitted
         self.trace_, self.ended_ = chosen.trace, chosen.ended
         self.restarts_ = [
             {"score": o.score, "trace": o.trace, "ended": o.ended, "error": o.error}
@@ -217,6 +226,50 @@ class MotleyGP(BaseEstimator):
         ]
         loop.warn_if_refused(self.trace_)
         return self
+
+    def partial_fit(
+        self,
+        X: Any,
+        Y: Any,
+        *,
+        sample_weight: Any = None,
+        exposure: Any = None,
+        callback: Callback | None = None,
+    ) -> "MotleyGP":
+        """Let new rows inform a fitted model, without the old ones; else `fit`.
+
+        q(u) becomes the posterior that has the q(u) of before for its prior: what the
+        old rows said is kept, as far as the inducing points hold it. The parameters
+        stay; to learn them anew, `fit` on all rows with ``start=model.parameters()``.
+        Y may lack outputs, or all values of one.
+        """
+        if not hasattr(self, "model_"):
+            return self.fit(
+                X, Y, sample_weight=sample_weight, exposure=exposure, callback=callback
+            )
+        observed = self._new_observations(X, Y, sample_weight, exposure, partly=True)
+        data = observed.dataset(self.scaling_, self.model_.likelihoods, complete=False)
+        if not data:
+            raise ValueError("`Y` must have observed values; got none.")
+        show = bool(self.progress)
+        with watch(self.max_iter, callback, show=show, label="updating") as tell:
+            result = restarts.absorb(
+                self._fitted,
+                data,
+                seed=int(np.random.default_rng(self.random_state).integers(2**31)),
+                batch_size=self.batch_size,
+                num_steps=self.max_iter,
+                time_limit=self.time_limit,
+                callback=tell,
+            )
+        self.q_, self.ended_ = result.state.q, result.ended
+        self.trace_ = loop.named_trace(result)
+        loop.warn_if_refused(self.trace_)
+        return self
+
+    def independent(self) -> IndependentGPs:
+        """The same estimator with one model per output: what sharing is worth."""
+        return IndependentGPs(clone(self))
 
     def _outputs(self, table: frames.Table) -> list[Any]:
         """The likelihood of each output, as given or inferred."""
@@ -243,202 +296,28 @@ class MotleyGP(BaseEstimator):
         inferred = {choice.name: choice.likelihood for choice in self.choices_}
         return list((entries | inferred).values())
 
-    def _run(self, task: Task, seeds: list[int], resume: bool) -> list[Outcome]:
-        """All starts: together on an accelerator, in processes if asked, or in turn."""
-        if self.checkpoint_dir is not None:
-            return self._run_with_checkpoints(task, seeds, resume)
-        if resume:
-            raise ValueError("`resume` needs the `checkpoint_dir` of the earlier run.")
-        several = len(seeds) > 1
-        if several and jax.default_backend() != "cpu":
-            with restarts_bar(self.max_iter, show=self.progress) as update:
-                return restarts.run_together(task, seeds, update)
-        # None asks joblib's context, where a user may have named another backend.
-        n_jobs: Any = self.n_jobs
-        if several and joblib.effective_n_jobs(n_jobs) > 1:
-            return restarts.run_in_processes(task, seeds, self.n_jobs)
-        outcomes = []
-        for number, seed in enumerate(seeds):
-            with self._bar(number, len(seeds)) as update:
-                outcomes.append(restarts.run(task, seed, update))
-            if outcomes[-1].ended == "interrupted":
-                break
-        return outcomes
-
-    def _bar(self, number: int, total: int) -> Any:
-        label = f"restart {number + 1}/{total}" if total > 1 else "training"
-        return progress_bar(self.max_iter, show=self.progress, label=label)
-
-    def _run_with_checkpoints(
-        self, task: Task, seeds: list[int], resume: bool
-    ) -> list[Outcome]:
-        """The starts in turn; what is done is in a file, and what is under way."""
-        if self.random_state is None:
-            raise ValueError(
-                "`checkpoint_dir` needs a `random_state`, so that a resumed run is the "
-                "same run; got None."
-            )
-        mark = checkpoints.fingerprint(task, seeds, self.get_params(deep=False))
-        folder: Any = self.checkpoint_dir
-        keeper = checkpoints.Checkpoints(folder, task, seeds, mark)
-        return checkpoints.run_in_turn(
-            keeper, lambda number: self._bar(number, len(seeds)), resume=resume
-        )
-
-    def _dataset(self, xs, ys, likelihoods):
-        """The data as the model sees them."""
-        return make_dataset(
-            [self.scaling_.inputs(x) for x in xs],
-            self.scaling_.outputs(ys),
-            likelihoods,
-            names=self.output_names_,
-        )
-
-    # Prediction.
-
-    def _ordered(self, X: Any) -> Any:
-        """X with the columns of the fit, in the fit's order, where they have names."""
-        if isinstance(X, Mapping):
-            return {name: self._ordered(x) for name, x in X.items()}
-        if isinstance(X, list | tuple):
-            return [self._ordered(x) for x in X]
-        fitted = getattr(self, "feature_names_in_", None)
-        if fitted is None or not frames.is_frame(X):
-            return X
-        names = frames.features(X) or []
-        absent = [name for name in fitted if name not in names]
-        if absent:
-            raise ValueError(f"`X` must have the column {absent[0]!r}; got {names}.")
-        return frames.select(X, list(fitted))
-
-    def _checked(self, X: Any) -> np.ndarray:
-        """New inputs as a matrix with the columns of the fit."""
-        check_is_fitted(self, "model_")
-        x = checked_inputs(frames.as_matrix(self._ordered(X)))
-        if x.shape[1] != self.n_features_in_:
-            raise ValueError(
-                f"`X` must have {self.n_features_in_} columns, as in `fit`; "
-                f"got {x.shape[1]}."
-            )
-        return x
-
-    def _function_moments(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and variance of all J functions at the raw inputs x, in chunks."""
-        model, q = self.model_, self.q_
-        both = in_chunks(
-            lambda x: jnp.stack(_function_moments(model, q, x.T)),
-            self.scaling_.inputs(x).T,
-        )
-        return both[0], both[1]
-
-    def predict_dist(self, X: Any) -> dict[str, Predictive]:
-        """The predictive distribution of every output at the rows of X."""
-        mean, var = self._function_moments(self._checked(X))
-        return {
-            name: self._predictive(d, mean, var)
-            for d, name in enumerate(self.output_names_)
+    def _remember(self, table: frames.Table, num_inputs: int) -> None:
+        """The names of a table, and what its labels stand for."""
+        self.n_features_in_ = num_inputs
+        if table.features is not None:
+            self.feature_names_in_ = np.asarray(table.features, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        self.output_names_ = list(table.names)
+        self.classes_ = {
+            name: column.classes
+            for name, column in zip(table.names, table.columns, strict=True)
         }
 
-    def _predictive(self, d: int, mean: np.ndarray, var: np.ndarray) -> Predictive:
-        model = self.model_
-        block = list(model.blocks[d])
-        return Predictive(
-            model.likelihoods[d],
-            mean[block],
-            var[block],
-            shift=float(self.scaling_.y_shift[d]),
-            scale=float(self.scaling_.y_scale[d]),
-        )
-
-    def predict(self, X: Any) -> Any:
-        """Predictive means, one column per output; a frame if a frame went in."""
-        means = {name: p.mean for name, p in self.predict_dist(X).items()}
-        if frames.is_frame(X):
-            return frames.like(X, means)
-        return np.stack(list(means.values()), axis=1)
-
-    def predict_proba(self, X: Any) -> dict[str, np.ndarray]:
-        """P(0) and P(1) of every binary output, (N, 2); `classes_` says of what."""
-        check_is_fitted(self, "model_")
-        means = {
-            name: p.mean
-            for name, p in self.predict_dist(X).items()
-            if isinstance(p.likelihood, lik.Bernoulli)
-        }
-        return {name: np.stack([1.0 - p, p], axis=1) for name, p in means.items()}
-
-    def latent(self, X: Any) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-        """Mean and variance of each output's parameter functions: (N, J_d) each.
-
-        They are those of the likelihood as the model sees it: of a standardised real
-        output, the functions are of the standardised values.
-        """
-        mean, var = self._function_moments(self._checked(X))
-        blocks = [list(block) for block in self.model_.blocks]
-        return {
-            name: (mean[block].T, var[block].T)
-            for name, block in zip(self.output_names_, blocks, strict=True)
-        }
-
-    # Scores.
-
-    def _new_table(self, X: Any, Y: Any) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """New data in the order of the fitted outputs."""
-        table = frames.as_table(self._ordered(X), Y, self.classes_)
-        if set(table.names) != set(self.output_names_):
-            raise ValueError(
-                f"`Y` must have the outputs {self.output_names_}; got {table.names}."
-            )
-        places = [table.names.index(name) for name in self.output_names_]
-        return (
-            [self._checked(table.xs[i]) for i in places],
-            [table.ys[i] for i in places],
-        )
-
-    def nlpd(self, X: Any, Y: Any) -> dict[str, float]:
-        """Minus the mean log density of the observed values, per output."""
-        check_is_fitted(self, "model_")
-        xs, ys = self._new_table(X, Y)
-        scores = {}
-        shared = all(x.shape == xs[0].shape and np.array_equal(x, xs[0]) for x in xs)
-        moments = self._function_moments(xs[0]) if shared else None
-        for d, name in enumerate(self.output_names_):
-            mean, var = moments if moments else self._function_moments(xs[d])
-            log_prob = self._predictive(d, mean, var).log_prob(ys[d])
-            if np.isnan(log_prob).all():
-                raise ValueError(
-                    f"output {name!r} must have observed values; got none."
-                )
-            scores[name] = float(-np.nanmean(log_prob))
-        return scores
-
-    def score(self, X: Any, Y: Any) -> float:
-        """Minus the mean over outputs of `nlpd`: larger is better."""
-        return -float(np.mean(list(self.nlpd(X, Y).values())))
-
-    def elbo(self, X: Any, Y: Any) -> float:
-        """The bound on log p(Y) of these data, full batch, in the user's units."""
-        check_is_fitted(self, "model_")
-        xs, ys = self._new_table(X, Y)
-        model = self.model_
-        data = self._dataset(xs, ys, model.likelihoods)
-        value = full_elbo(model, self.q_, data)
-        observed = [np.sum(~np.isnan(np.asarray(y, dtype=float))) for y in ys]
-        return value - float(np.log(self.scaling_.y_scale) @ np.asarray(observed))
-
-    def metrics(self, X: Any, Y: Any) -> pd.DataFrame:
-        """Scores of each output on its observed values, in the user's units.
-
-        "nlpd", "rmse", "crps", "coverage95" (the share inside the central 95 %
-        interval) and, for binary outputs, "accuracy": see ``motleygp.metrics``.
-        """
-        check_is_fitted(self, "model_")
-        xs, ys = self._new_table(X, Y)
-        rows = {}
-        for d, name in enumerate(self.output_names_):
-            mean, var = self._function_moments(xs[d])
-            rows[name] = metrics.summary(self._predictive(d, mean, var), ys[d])
-        return pd.DataFrame(rows).T
+    def _scaling(
+        self, observed: Observations, likelihoods: Sequence[lik.AbstractLikelihood]
+    ) -> Scaling:
+        """Of these data, but for what `start` says of the outputs' units."""
+        if self.standardize:
+            scaling = standardising(observed.xs, observed.ys, likelihoods)
+        else:
+            scaling = no_scaling(self.n_features_in_, len(observed.names))
+        return settings.started_units(self.start, scaling)
 
     # Inspection.
 

@@ -175,6 +175,8 @@ def _observed(name: str, values: np.ndarray, kind: str) -> np.ndarray:
     y = values[~np.isnan(values)]
     if not len(y):
         raise ValueError(f"output {name!r} must have observed values; got none.")
+    if len(y) == 1:
+        raise ValueError(f"output {name!r} must vary; got 1 sample.")
     if (y == y[0]).all():
         raise ValueError(
             f"output {name!r} must vary; every observed value is {_number(y[0])}."

@@ -93,7 +93,7 @@ def initial_model(
         prior=prior,
         offset=jnp.asarray(offsets),
         likelihoods=fitted,
-        fixed_offset=offset == "zero",
+        fixed=("offset",) if offset == "zero" else (),
     )
 
 
@@ -174,7 +174,7 @@ def paper_start(
         ),
         offset=jnp.zeros(num_functions),
         likelihoods=tuple(likelihoods),
-        fixed_offset=True,
+        fixed=("offset",),
     )
     mean = 0.2 * rng.normal(size=(num_groups, num_inducing))
     precision = np.eye(num_inducing) / (9.0 if convolved else 1.0)
@@ -195,8 +195,12 @@ def marginal_fits(
     """Each output's constant fit: the likelihoods, and the constants as one vector."""
     fits: dict[int, tuple[AbstractLikelihood, np.ndarray]] = {}
     for block in data:
-        for d, y in zip(block.outputs, np.asarray(block.y), strict=True):
-            fits[d] = likelihoods[d].constant_fit(y)
+        for place, d in enumerate(block.outputs):
+            fitted, f = likelihoods[d].constant_fit(np.asarray(block.y[place]))
+            if block.log_exposure is not None:
+                # The rate of one unit: sum y / sum e.
+                f[0] -= np.log(np.mean(np.exp(block.log_exposure[place])))
+            fits[d] = fitted, f
     ordered = [fits[d] for d in range(len(likelihoods))]
     starts = tuple(_less_noise(likelihood) for likelihood, _ in ordered)
     return starts, np.concatenate([f for _, f in ordered])

@@ -5,7 +5,6 @@ came, in the user's units, NaN where one is missing. Missing rows are left out.
 """
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -14,10 +13,8 @@ import scipy.stats
 from numpy.typing import ArrayLike
 
 from motleygp.likelihoods import Bernoulli, Gaussian
-from motleygp.predictive import Predictive
+from motleygp.predictive import AbstractPredictive, Predictive, chunks
 
-# Rows whose cdf or quantiles are sought at a time: one row takes a thousand nodes.
-_CHUNK_ROWS = 2048
 # Draws of the CRPS: in all, per row at least and at most, and at a time.
 _NUM_DRAWS, _FEWEST_DRAWS, _MOST_DRAWS = 1 << 20, 1 << 6, 1 << 16
 _CHUNK_DRAWS = 1 << 20
@@ -28,40 +25,42 @@ RandomState = int | np.random.Generator | None
 # Scores.
 
 
-def rmse(p: Predictive, y: ArrayLike) -> float:
+def rmse(p: AbstractPredictive, y: ArrayLike) -> float:
     """The root of the mean of (y - E[y])^2."""
     values, seen = _values(p, y)
     return float(np.sqrt(np.mean((values[seen] - p.mean[seen]) ** 2)))
 
 
-def mae(p: Predictive, y: ArrayLike) -> float:
+def mae(p: AbstractPredictive, y: ArrayLike) -> float:
     """The mean of |y - median|.
 
     The median is sought by root finding: for Beta and Gamma, the slowest of the scores.
     """
-    errors = _by_rows(_absolute_errors, *_observed(p, y))
+    errors = _absolute_errors(*_observed(p, y))
     return float(np.mean(errors))
 
 
-def nlpd(p: Predictive, y: ArrayLike) -> float:
+def nlpd(p: AbstractPredictive, y: ArrayLike) -> float:
     """Minus the mean of log p(y); infinite if a value cannot occur."""
     kept, values = _observed(p, y)
     return float(-np.mean(kept.log_prob(values)))
 
 
-def accuracy(p: Predictive, y: ArrayLike) -> float:
+def accuracy(p: AbstractPredictive, y: ArrayLike) -> float:
     """The share of rows whose more probable class came, for a binary output."""
     probability, labels = _binary(p, y, "accuracy")
     return float(np.mean((probability > 0.5) == (labels == 1)))
 
 
-def brier(p: Predictive, y: ArrayLike) -> float:
+def brier(p: AbstractPredictive, y: ArrayLike) -> float:
     """The mean of (P(y = 1) - y)^2, for a binary output."""
     probability, labels = _binary(p, y, "brier")
     return float(np.mean((probability - labels) ** 2))
 
 
-def crps(p: Predictive, y: ArrayLike, *, random_state: RandomState = 0) -> float:
+def crps(
+    p: AbstractPredictive, y: ArrayLike, *, random_state: RandomState = 0
+) -> float:
     """The mean continuous ranked probability score, in the unit of y.
 
     Of one row it is the integral of (F(t) - 1{t >= y})^2, with F the predictive cdf:
@@ -76,19 +75,20 @@ def crps(p: Predictive, y: ArrayLike, *, random_state: RandomState = 0) -> float
     if isinstance(p.likelihood, Bernoulli):
         return brier(p, y)
     values, seen = _values(p, y)
-    if isinstance(p.likelihood, Gaussian):
+    if isinstance(p.likelihood, Gaussian) and isinstance(p, Predictive):
         return float(np.mean(_gaussian_crps(p.mean[seen], p.std[seen], values[seen])))
     rng = _stream(random_state)
     number = min(max(_NUM_DRAWS // int(seen.sum()), _FEWEST_DRAWS), _MOST_DRAWS)
 
-    def scores(part: Predictive, some: np.ndarray) -> np.ndarray:
-        return _sampled_crps(part.sample(number, rng), some)
+    scored, known = p[seen], values[seen]
+    scores = [
+        _sampled_crps(scored[rows].sample(number, rng), known[rows])
+        for rows in chunks(len(scored), _CHUNK_DRAWS // number)
+    ]
+    return float(np.mean(np.concatenate(scores)))
 
-    rows = _CHUNK_DRAWS // number
-    return float(np.mean(_by_rows(scores, _rows(p, seen), values[seen], rows)))
 
-
-def summary(p: Predictive, y: ArrayLike) -> dict[str, float]:
+def summary(p: AbstractPredictive, y: ArrayLike) -> dict[str, float]:
     """NLPD, RMSE, CRPS and coverage at 95 %; accuracy too for a binary output."""
     scores = {
         "nlpd": nlpd(p, y),
@@ -101,7 +101,7 @@ def summary(p: Predictive, y: ArrayLike) -> dict[str, float]:
     return scores
 
 
-def _absolute_errors(p: Predictive, y: np.ndarray) -> np.ndarray:
+def _absolute_errors(p: AbstractPredictive, y: np.ndarray) -> np.ndarray:
     return np.abs(y - p.quantile(0.5)[:, 0])
 
 
@@ -148,7 +148,7 @@ class Reliability(NamedTuple):
     """The number of rows in each bin."""
 
 
-def coverage(p: Predictive, y: ArrayLike, level: float = 0.95) -> float:
+def coverage(p: AbstractPredictive, y: ArrayLike, level: float = 0.95) -> float:
     """The share of y in the central interval of probability `level`, ends included.
 
     For a discrete output the interval holds more than `level`, and so will the share.
@@ -157,7 +157,7 @@ def coverage(p: Predictive, y: ArrayLike, level: float = 0.95) -> float:
         raise ValueError(f"`level` must lie strictly between 0 and 1; got {level}.")
     tail = 0.5 * (1.0 - level)
     low, high = tail, 1.0 - tail
-    below, upto = _by_rows(_cdf_pair, *_observed(p, y))
+    below, upto = _cdf_pair(*_observed(p, y))
     # The interval is [q(low), q(high)], where q(u) is the smallest t with F(t) >= u.
     # F never falls, so that y >= q(u) iff F(y) >= u. That settles the lower end. At
     # the upper one, y > q(u) iff some t < y has F(t) >= u. The best such t of a
@@ -168,14 +168,16 @@ def coverage(p: Predictive, y: ArrayLike, level: float = 0.95) -> float:
     return float(np.mean((upto >= low) & not_above))
 
 
-def pit(p: Predictive, y: ArrayLike, *, random_state: RandomState = 0) -> np.ndarray:
+def pit(
+    p: AbstractPredictive, y: ArrayLike, *, random_state: RandomState = 0
+) -> np.ndarray:
     """The probability integral transform of each row, (N,); NaN where y is missing.
 
     F(y) for a continuous output and P(Y < y) + U P(Y = y) for a discrete one, with U
     uniform and drawn anew for each row: uniform if y was drawn from p.
     """
     values, seen = _values(p, y)
-    below, upto = _by_rows(_cdf_pair, _rows(p, seen), values[seen])
+    below, upto = _cdf_pair(p[seen], values[seen])
     if p.likelihood.discrete:
         uniform = _stream(random_state).random(len(upto))
         upto = below + uniform * (upto - below)
@@ -204,7 +206,7 @@ def uniformity(values: ArrayLike, *, bins: int = 10) -> Significance:
     return Significance(float(test.statistic), float(test.pvalue))
 
 
-def reliability(p: Predictive, y: ArrayLike, bins: int = 10) -> Reliability:
+def reliability(p: AbstractPredictive, y: ArrayLike, bins: int = 10) -> Reliability:
     """How often 1 came among rows of about one probability, for a binary output.
 
     The bins have about equal counts, and so shares of about equal accuracy: those of
@@ -227,7 +229,7 @@ def reliability(p: Predictive, y: ArrayLike, bins: int = 10) -> Reliability:
     return Reliability(bin_mean(probability), bin_mean(labels), count)
 
 
-def reliability_test(p: Predictive, y: ArrayLike) -> Significance:
+def reliability_test(p: AbstractPredictive, y: ArrayLike) -> Significance:
     """Spiegelhalter's test that the probabilities of a binary output are calibrated.
 
     It compares the Brier score with what it is on average if y_n ~ Bernoulli(P_n):
@@ -249,7 +251,7 @@ def reliability_test(p: Predictive, y: ArrayLike) -> Significance:
     return Significance(z, float(2.0 * scipy.special.ndtr(-abs(z))))
 
 
-def _cdf_pair(p: Predictive, y: np.ndarray) -> np.ndarray:
+def _cdf_pair(p: AbstractPredictive, y: np.ndarray) -> np.ndarray:
     """P(Y < y) and P(Y <= y), of shape (2, N); they differ for a discrete output."""
     upto = p.cdf(y)
     # The integer before y, whether y is one itself or not.
@@ -271,7 +273,7 @@ def _stream(random_state: RandomState) -> np.random.Generator:
 # Rows.
 
 
-def _values(p: Predictive, y: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+def _values(p: AbstractPredictive, y: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """y as numbers, and in which rows there is one."""
     values = np.asarray(y, dtype=float)
     if values.shape != (len(p),):
@@ -282,13 +284,17 @@ def _values(p: Predictive, y: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     return values, seen
 
 
-def _observed(p: Predictive, y: ArrayLike) -> tuple[Predictive, np.ndarray]:
+def _observed(
+    p: AbstractPredictive, y: ArrayLike
+) -> tuple[AbstractPredictive, np.ndarray]:
     """The rows in which there is a y."""
     values, seen = _values(p, y)
-    return _rows(p, seen), values[seen]
+    return p[seen], values[seen]
 
 
-def _binary(p: Predictive, y: ArrayLike, what: str) -> tuple[np.ndarray, np.ndarray]:
+def _binary(
+    p: AbstractPredictive, y: ArrayLike, what: str
+) -> tuple[np.ndarray, np.ndarray]:
     """P(y = 1) and y of the observed rows; `what` is named if y is no label."""
     if not isinstance(p.likelihood, Bernoulli):
         raise ValueError(
@@ -301,20 +307,3 @@ def _binary(p: Predictive, y: ArrayLike, what: str) -> tuple[np.ndarray, np.ndar
         raise ValueError(f"`y` must be {p.likelihood.support}; got {strange[0]:g}.")
     # The mean of all rows, of which some are kept: it is compiled for their number.
     return p.mean[seen], labels
-
-
-def _rows(p: Predictive, kept: np.ndarray | slice) -> Predictive:
-    """Some rows of a predictive distribution."""
-    mean, var = p.f_mean[:, kept], p.f_var[:, kept]
-    return Predictive(p.likelihood, mean, var, shift=p._shift, scale=p._scale)
-
-
-def _by_rows(
-    fn: Callable[[Predictive, np.ndarray], np.ndarray],
-    p: Predictive,
-    y: np.ndarray,
-    rows: int = _CHUNK_ROWS,
-) -> np.ndarray:
-    """`fn` of some rows at a time, joined along the last axis: memory stays bounded."""
-    chunks = [slice(start, start + rows) for start in range(0, len(p), rows)]
-    return np.concatenate([fn(_rows(p, c), y[c]) for c in chunks], axis=-1)

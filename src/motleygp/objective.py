@@ -12,7 +12,7 @@ gradient is the same (g_m, g_v) pulled back through the projections.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -28,6 +28,7 @@ from motleygp.model import Model, trainable
 from motleygp.posterior import (
     Columns,
     Posterior,
+    divergence,
     from_precision,
     kl_to_prior,
     prior_factors,
@@ -99,8 +100,19 @@ def held_out_nlpd(model: Model, q: Posterior, data: Dataset) -> Float[Array, " D
     sums = jnp.zeros(len(model.likelihoods))
     for part in _parts(model.prior, data):
         sums = sums - _log_predictives(model, q, part)
-    counts = {d: block.total for block in data for d in block.outputs}
-    return sums / jnp.asarray([counts[d] for d in range(len(model.likelihoods))])
+    return sums / _total_weights(data)
+
+
+def _total_weights(data: Dataset) -> Float[Array, " D"]:
+    """How many observed values each output has, or what their weights sum to."""
+    totals = {
+        d: jnp.asarray(float(block.total))
+        if block.weight is None
+        else jnp.maximum(jnp.sum(block.weight[place]), np.finfo(float).tiny)
+        for block in data
+        for place, d in enumerate(block.outputs)
+    }
+    return jnp.stack([totals[d] for d in range(len(totals))])
 
 
 def _parts(prior: AbstractPrior, data: Dataset) -> Iterator[Dataset]:
@@ -108,11 +120,7 @@ def _parts(prior: AbstractPrior, data: Dataset) -> Iterator[Dataset]:
     size = max(1, _COLUMNS // (len(data) * prior.columns_per_row))
     for start in range(0, max(block.total for block in data), size):
         rows = slice(start, start + size)
-        yield tuple(
-            Block(block.x[rows], block.y[:, rows], block.outputs, len(block.x[rows]))
-            for block in data
-            if block.total > start
-        )
+        yield tuple(block.part(rows) for block in data if block.total > start)
 
 
 @eqx.filter_jit
@@ -128,20 +136,42 @@ def _log_predictives(model: Model, q: Posterior, data: Dataset) -> Float[Array, 
     every = _moments(model, q, _sites(model, data))
     for block, (mean, var) in zip(data, every, strict=True):
         first = 0
-        for d, y in zip(block.outputs, block.y, strict=True):
+        for place, d in enumerate(block.outputs):
             likelihood = model.likelihoods[d]
             own = slice(first, first + likelihood.num_functions)
             first = own.stop
-            log_prob = likelihood.log_predictive(y, mean[own], var[own])
-            sums = sums.at[d].set(jnp.sum(log_prob))
+            exposed = _exposed(block, mean[own], place)
+            log_prob = likelihood.log_predictive(block.y[place], exposed, var[own])
+            sums = sums.at[d].set(jnp.sum(_weighted(block, log_prob, place)))
     return sums
+
+
+def _exposed(block: Block, mean: Array, places: Any) -> Array:
+    """The means of some outputs' functions, (..., L, N), log exposure included.
+
+    It is added to the first function, the log rate; it is 0 where nothing is counted.
+    """
+    if block.log_exposure is None:
+        return mean
+    return mean.at[..., 0, :].add(block.log_exposure[places])
+
+
+def _weighted(block: Block, terms: Array, places: Any) -> Array:
+    """Terms of some outputs, (..., N), as often as they count."""
+    return terms if block.weight is None else terms * block.weight[places]
 
 
 _kl_to_prior = eqx.filter_jit(kl_to_prior)
 
 
-def gradients(model: Model, q: Posterior, data: Dataset) -> tuple[Terms, Gradients]:
-    """The bound's parts and the gradients of minus the bound."""
+def gradients(
+    model: Model, q: Posterior, data: Dataset, base: Posterior | None = None
+) -> tuple[Terms, Gradients]:
+    """The bound's parts and the gradients of minus the bound.
+
+    With `base` it takes the place of p(u): what earlier rows left behind, when new ones
+    come without them.
+    """
     sites = _sites(model, data)
 
     def columns_of(prior: AbstractPrior) -> tuple[tuple[Array, Array], Columns]:
@@ -178,11 +208,11 @@ def gradients(model: Model, q: Posterior, data: Dataset) -> tuple[Terms, Gradien
         prior=eqx.combine(in_prior, fixed_prior),
         offset=in_offset,
         likelihoods=eqx.combine(in_lik, fixed_lik),
-        fixed_offset=model.fixed_offset,
+        fixed=model.fixed,
     )
-    natural = _natural_terms(q, columns.basis, g_mean, g_var)
+    natural = _natural_terms(q, columns.basis, g_mean, g_var, base)
     return (
-        Terms(terms, kl_to_prior(q)),
+        Terms(terms, kl_to_prior(q) if base is None else divergence(q, base)),
         Gradients(eqx.filter(theta, trainable(model)), natural),
     )
 
@@ -238,13 +268,22 @@ def _natural_terms(
     basis: Float[Array, "G M C"],
     g_mean: Float[Array, "G C"],
     g_var: Float[Array, "G C"],
+    base: Posterior | None,
 ) -> NaturalTerms:
     def one_group(mean: Array, basis: Array, g_mean: Array, g_var: Array):
         eye = jnp.eye(mean.shape[0], dtype=mean.dtype)
         target = eye + 2.0 * (basis * g_var[None, :]) @ basis.T
         return NaturalTerms(basis @ g_mean + mean, target)
 
-    return over_groups(one_group, q.mean, basis, g_mean, g_var)
+    terms = over_groups(one_group, q.mean, basis, g_mean, g_var)
+    if base is None:
+        return terms
+    # N(m_0, P_0^-1) in the place of N(0, I): P_0 (m - m_0) for m, and P_0 for I.
+    pull = jnp.einsum("gmk,gk->gm", base.precision, q.mean - base.mean)
+    eye = jnp.eye(q.mean.shape[1], dtype=q.mean.dtype)
+    return NaturalTerms(
+        terms.gradient - q.mean + pull, terms.target - eye + base.precision
+    )
 
 
 def _mix(
@@ -288,10 +327,12 @@ def expected_log_lik(
                 lambda *leaves: jnp.stack(leaves), *[likelihoods[d] for d in alike]
             )
             mean, var = (m[functions] for m in own)
+            where = np.asarray(places)
+            mean = _exposed(block, mean, where)
             terms = jax.vmap(lambda lik, y, m, v: lik.expected_log_prob(y, m, v))(
-                stacked, block.y[np.asarray(places)], mean, var
+                stacked, block.y[where], mean, var
             )
-            sums = block.scale * jnp.sum(terms, axis=1)
+            sums = block.scale * jnp.sum(_weighted(block, terms, where), axis=1)
             values |= dict(zip(alike, sums, strict=True))
     none = jnp.zeros(())
     return jnp.stack([values.get(d, none) for d in range(len(likelihoods))])

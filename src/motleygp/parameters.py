@@ -8,8 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from motleygp.likelihoods import AbstractLikelihood, Gaussian
+from motleygp.linalg import cholesky
 from motleygp.model import Model
-from motleygp.posterior import Posterior, prior_factors, unwhiten, whiten
+from motleygp.posterior import (
+    Posterior,
+    from_factor,
+    prior_factors,
+    unwhiten,
+    whiten,
+)
 from motleygp.priors import Convolution
 from motleygp.scaling import Scaling
 
@@ -26,6 +33,19 @@ def to_arrays(
     """All numbers of the model by name: constrained, unwhitened, in the user's units
     where they live in the space of the inputs."""
     mean, cov = _unwhiten(model.prior, q)
+    return theta_arrays(model, scaling, names) | {
+        "jitter": np.asarray(_prior_factors(model.prior)[1]),
+        "q_mean": np.asarray(mean),
+        "q_cov": np.asarray(cov),
+        "output_shift": scaling.y_shift.copy(),
+        "output_scale": scaling.y_scale.copy(),
+    }
+
+
+def theta_arrays(
+    model: Model, scaling: Scaling, names: Sequence[str]
+) -> dict[str, Any]:
+    """The part of `to_arrays` that is theta."""
     prior = {k: np.asarray(v) for k, v in model.prior.parameters().items()}
     distances = {k: prior[k] * scaling.x_scale for k in _DISTANCES if k in prior}
     inducing = prior["inducing"] * scaling.x_scale + scaling.x_shift
@@ -40,11 +60,6 @@ def to_arrays(
                 for name, likelihood in zip(names, model.likelihoods, strict=True)
                 if isinstance(likelihood, Gaussian)
             },
-            "jitter": np.asarray(_prior_factors(model.prior)[1]),
-            "q_mean": np.asarray(mean),
-            "q_cov": np.asarray(cov),
-            "output_shift": scaling.y_shift.copy(),
-            "output_scale": scaling.y_scale.copy(),
         }
     )
 
@@ -64,19 +79,26 @@ def replaced(current: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, An
                 f"`jitter` follows from the kernel and cannot be set; got {value}."
             )
         if name == "noise":
-            if set(value) != set(current["noise"]):
+            if not set(value) <= set(current["noise"]):
                 raise ValueError(
-                    f"`noise` must name the Gaussian outputs "
+                    f"`noise` must name Gaussian outputs, of "
                     f"{list(current['noise'])}; got {list(value)}."
                 )
+            _check_positive("noise", list(value.values()))
         elif np.shape(value) != current[name].shape:
             raise ValueError(
                 f"`{name}` must have shape {current[name].shape}; "
                 f"got {np.shape(value)}."
             )
-        if name in _DISTANCES and not (np.asarray(value) > 0).all():
-            raise ValueError(f"`{name}` must be positive; got {np.min(value):g}.")
-    return {**current, **new}
+        if name in _DISTANCES:
+            _check_positive(name, value)
+    noise = {**current["noise"], **new.get("noise", {})}
+    return {**current, **new, "noise": noise}
+
+
+def _check_positive(name: str, value: Any) -> None:
+    if not (np.asarray(value) > 0).all():
+        raise ValueError(f"`{name}` must be positive; got {np.min(value):g}.")
 
 
 def from_arrays(
@@ -87,21 +109,63 @@ def from_arrays(
         y_shift=np.array(values["output_shift"], dtype=float),
         y_scale=np.array(values["output_scale"], dtype=float),
     )
+    new = with_theta(model, scaling, names, values)
+    q = _whiten(new.prior, jnp.asarray(values["q_mean"]), jnp.asarray(values["q_cov"]))
+    _check_covariance(q)
+    return new, q, scaling
+
+
+def with_theta(
+    model: Model, scaling: Scaling, names: Sequence[str], values: Mapping[str, Any]
+) -> Model:
+    """The inverse of `theta_arrays`."""
     given = {name: np.asarray(values[name]) for name in model.prior.parameters()}
     _check_weights(model, given["weights"])
     distances = {k: given[k] / scaling.x_scale for k in _DISTANCES if k in given}
     inducing = scaling.inputs(given["inducing"].astype(float))
     prior = model.prior.with_parameters(given | distances | {"inducing": inducing})
-    q = _whiten(prior, jnp.asarray(values["q_mean"]), jnp.asarray(values["q_cov"]))
-    if not np.isfinite(np.asarray(q.half)).all():
-        raise ValueError("`q_cov` must be positive definite for every group.")
-    new = Model(
+    return Model(
         prior,
         jnp.asarray(values["offset"], dtype=float),
         _with_noise(model.likelihoods, names, values["noise"]),
-        fixed_offset=model.fixed_offset,
+        fixed=model.fixed,
     )
-    return new, q, scaling
+
+
+def _check_covariance(q: Posterior) -> None:
+    if not np.isfinite(np.asarray(q.half)).all():
+        raise ValueError("`q_cov` must be positive definite for every group.")
+
+
+def begun_at(
+    model: Model,
+    q: Posterior | None,
+    scaling: Scaling,
+    names: Sequence[str],
+    values: Mapping[str, Any],
+) -> tuple[Model, Posterior | None]:
+    """A start with some entries of `to_arrays` given; `q` is of the inducing values
+    themselves, or `None` for the prior.
+
+    The jitter follows from the kernel, and the outputs' units are those of `scaling`.
+    """
+    prior = model.prior
+    num_groups, num_inducing = prior.inducing.shape[:2]
+    wanted = {
+        "q_mean": np.zeros((num_groups, num_inducing)),
+        "q_cov": np.zeros((num_groups, num_inducing, num_inducing)),
+    }
+    skipped = ("jitter", "output_shift", "output_scale")
+    new = {name: value for name, value in values.items() if name not in skipped}
+    arrays = replaced(theta_arrays(model, scaling, names) | wanted, new)
+    model = with_theta(model, scaling, names, arrays)
+    if ("q_mean" in new) != ("q_cov" in new):
+        raise ValueError("`start` must have both of `q_mean` and `q_cov`, or neither.")
+    if "q_mean" in new:
+        factor = jnp.stack([cholesky(jnp.asarray(v)) for v in arrays["q_cov"]])
+        q = from_factor(jnp.asarray(arrays["q_mean"]), factor)
+        _check_covariance(q)
+    return model, q
 
 
 def _check_weights(model: Model, weights: np.ndarray) -> None:

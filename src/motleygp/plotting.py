@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
-from motleygp.predictive import Predictive
+from motleygp.predictive import AbstractPredictive
 
 _DATA = {"color": "0.55", "s": 6, "linewidths": 0, "alpha": 0.6}
 
@@ -12,7 +12,7 @@ _DATA = {"color": "0.55", "s": 6, "linewidths": 0, "alpha": 0.6}
 def predictive_curve(
     ax: Axes,
     x: ArrayLike,
-    predictive: Predictive,
+    predictive: AbstractPredictive,
     *,
     coverage: float = 0.95,
     label: str | None = None,

@@ -9,6 +9,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
+from motleygp._types import Scalar
 from motleygp.linalg import (
     cholesky,
     inverse_lower,
@@ -89,6 +90,23 @@ def kl_to_prior(q: Posterior) -> Float[Array, " G"]:
     return 0.5 * (trace + square - q.mean.shape[1] - log_det)
 
 
+def divergence(q: Posterior, base: Posterior) -> Float[Array, " G"]:
+    """KL[q_g || base_g] of each group."""
+    return over_groups(group_divergence, q, base)
+
+
+def group_divergence(new: Posterior, old: Posterior) -> Scalar:
+    """KL[new || old] = 1/2 (tr(V_old^-1 V_new) - M + log |V_old| - log |V_new|
+    + |m_new - m_old|^2 in V_old^-1), of one group."""
+    shift = new.mean - old.mean
+    trace = jnp.sum((new.half @ old.precision) * new.half)
+    log_ratio = jnp.sum(
+        jnp.log(jnp.diagonal(old.half)) - jnp.log(jnp.diagonal(new.half))
+    )
+    square = shift @ (old.precision @ shift)
+    return 0.5 * (trace - new.mean.shape[0] + square) + log_ratio
+
+
 def project(prior: AbstractPrior, q: Posterior, sites: Sites) -> Columns:
     """Each group's columns at the sites: B^T m and k - B^T B + B^T V B."""
 
@@ -104,6 +122,22 @@ def project(prior: AbstractPrior, q: Posterior, sites: Sites) -> Columns:
         return Columns(mean @ basis, remaining + explained, basis, jitter)
 
     return over_groups(one_group, prior.groups(), q.mean, q.half)
+
+
+def project_jointly(
+    prior: AbstractPrior,
+    group: PyTree,
+    mean: Float[Array, " M"],
+    half: Float[Array, "M M"],
+    x: Float[Array, "N P"],
+) -> tuple[Float[Array, " C"], Float[Array, "C C"]]:
+    """One group's columns, every function at every x: their means, and all of their
+    covariances K - B^T B + B^T V B."""
+    k = prior.covariances(group, everywhere(x, prior.num_functions))
+    basis, _ = whitened_columns(k.uu, k.ug, prior.jitter)
+    explained = product(half, basis)
+    cov = prior.column_covariance(group, x)
+    return mean @ basis, cov - basis.T @ basis + explained.T @ explained
 
 
 def prior_factors(

@@ -1,10 +1,14 @@
 """The predictive distribution of one output at given inputs."""
 
-from collections.abc import Callable
+import abc
+import copy
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
+import scipy.special
 from jaxtyping import Array
 from numpy.typing import ArrayLike
 from scipy.optimize import elementwise
@@ -13,65 +17,84 @@ from motleygp.likelihoods import AbstractLikelihood
 
 # Quantiles are sought up to here; beyond, floats have no room left.
 _LINE_REACH = 2.0**60
-# Rows scored at a time: the memory of a score does not grow with its rows.
+# Rows at a time: the memory of a prediction does not grow with its rows.
 _CHUNK_ROWS = 2048
 
 _log_predictive = eqx.filter_jit(lambda lik, y, m, v: lik.log_predictive(y, m, v))
-_moments = eqx.filter_jit(lambda lik, m, v: lik.predictive_moments(m, v))
+_moments = eqx.filter_jit(lambda lik, m, v: jnp.stack(lik.predictive_moments(m, v)))
+
+
+def chunks(total: int, rows: int = _CHUNK_ROWS) -> list[slice]:
+    """The rows in pieces of equal size, but for the last."""
+    starts = range(0, total, rows)
+    return [slice(start, min(start + rows, total)) for start in starts]
 
 
 def in_chunks(
-    fn: Callable[..., Array], *arrays: np.ndarray, rows: int = _CHUNK_ROWS
+    fn: Callable[..., Array | np.ndarray],
+    *arrays: np.ndarray,
+    watch: Callable[[list[slice]], Iterable[slice]] = iter,
 ) -> np.ndarray:
     """`fn` of some rows at a time, joined; rows run along the last axis.
 
     The last chunk is filled up with its first row, so that one program serves all.
+    `watch` goes through the chunks, and may show how far it is.
     """
     total = arrays[0].shape[-1]
-    size = min(rows, 1 << max(0, total - 1).bit_length())
-    parts = []
-    for start in range(0, total, size):
-        pieces = [a[..., start : start + size] for a in arrays]
+    size = min(_CHUNK_ROWS, 1 << max(0, total - 1).bit_length())
+    joined = None
+    for rows in watch(chunks(total, size)):
+        pieces = [a[..., rows] for a in arrays]
         length = pieces[0].shape[-1]
         fill = [np.repeat(p[..., :1], size - length, axis=-1) for p in pieces]
         whole = [np.concatenate(pair, -1) for pair in zip(pieces, fill, strict=True)]
-        parts.append(np.asarray(fn(*map(jnp.asarray, whole)))[..., :length])
-    return np.concatenate(parts, axis=-1)
+        part = np.asarray(fn(*map(jnp.asarray, whole)))[..., :length]
+        if joined is None:
+            joined = np.empty((*part.shape[:-1], total), part.dtype)
+        joined[..., rows] = part
+    assert joined is not None
+    return joined
 
 
-class Predictive:
-    """p(y) = E[p(y | f)] under q(f) = N(f_mean, diag f_var), row by row.
+class AbstractPredictive(abc.ABC):
+    """A distribution of one output, row by row, in the user's units.
 
     A real output that was standardised is `shift` + `scale` times what the likelihood
-    speaks of; everything here is in the user's units.
+    speaks of.
     """
 
-    def __init__(
-        self,
-        likelihood: AbstractLikelihood,
-        f_mean: np.ndarray,
-        f_var: np.ndarray,
-        *,
-        shift: float = 0.0,
-        scale: float = 1.0,
-    ):
-        self.likelihood = likelihood
-        self.f_mean = np.asarray(f_mean)
-        self.f_var = np.asarray(f_var)
-        expected = (likelihood.num_functions, self.f_mean.shape[-1])
-        if not self.f_mean.shape == self.f_var.shape == expected:
-            raise ValueError(
-                "`f_mean` and `f_var` must have one row per parameter function of "
-                f"{likelihood.name}, {likelihood.num_functions}, and equal shapes; "
-                f"got {self.f_mean.shape} and {self.f_var.shape}."
-            )
-        self._shift, self._scale = shift, scale
+    likelihood: AbstractLikelihood
+    _shift: float
+    _scale: float
 
+    @abc.abstractmethod
     def __len__(self) -> int:
-        return self.f_mean.shape[1]
+        """The number of rows."""
+
+    @abc.abstractmethod
+    def __getitem__(self, rows: Any) -> "AbstractPredictive":
+        """The distribution at some of the rows."""
+
+    @abc.abstractmethod
+    def log_prob(self, y: ArrayLike) -> np.ndarray:
+        """log p(y), of shape (N,); NaN where y is missing, -inf outside the support."""
+
+    @abc.abstractmethod
+    def sample(
+        self, n: int = 1, random_state: int | np.random.Generator | None = None
+    ) -> np.ndarray:
+        """`n` draws for each row, of shape (n, N)."""
+
+    @abc.abstractmethod
+    def _inner_moments(self) -> np.ndarray:
+        """E[y] and var[y] as the likelihood sees y: (2, N)."""
+
+    @abc.abstractmethod
+    def _inner_cdf(self, y: np.ndarray) -> np.ndarray:
+        """P(Y <= y) as the likelihood sees y, all rows at once."""
 
     def __repr__(self) -> str:
-        return f"Predictive({self.likelihood.name}, {len(self)} rows)"
+        return f"{type(self).__name__}({self.likelihood.name}, {len(self)} rows)"
 
     def _inside(self, y: ArrayLike) -> np.ndarray:
         """y as the likelihood sees it."""
@@ -95,31 +118,11 @@ class Predictive:
         """The square root of `variance`."""
         return np.sqrt(self.variance)
 
-    def _inner_moments(self) -> tuple[np.ndarray, np.ndarray]:
-        mean, var = jnp.asarray(self.f_mean), jnp.asarray(self.f_var)
-        first, second = _moments(self.likelihood, mean, var)
-        return np.asarray(first), np.asarray(second)
-
-    def log_prob(self, y: ArrayLike) -> np.ndarray:
-        """log p(y), of shape (N,); NaN where y is missing, -inf outside the support."""
-        inside = self._inside(y)
-        seen = ~np.isnan(inside)
-        valid = np.zeros_like(seen)
-        valid[seen] = self.likelihood.in_support(inside[seen])
-        # A stand-in where there is nothing to score, so that one program serves all.
-        stand_in = inside[valid][0] if valid.any() else 0.0
-        scored = in_chunks(
-            lambda y, m, v: _log_predictive(self.likelihood, y, m, v),
-            np.where(valid, inside, stand_in),
-            self.f_mean,
-            self.f_var,
-        )
-        value = np.where(valid, scored - np.log(self._scale), -np.inf)
-        return np.where(seen, value, np.nan)
-
     def cdf(self, y: ArrayLike) -> np.ndarray:
         """P(Y <= y), of shape (N,); NaN where y is missing."""
-        return self.likelihood.predictive_cdf(self._inside(y), self.f_mean, self.f_var)
+        inside = self._inside(y)
+        parts = [self[rows]._inner_cdf(inside[rows]) for rows in chunks(len(self))]
+        return np.concatenate(parts)
 
     def quantile(self, levels: ArrayLike | float) -> np.ndarray:
         """The values below which y falls with the given probabilities: (N, levels).
@@ -132,9 +135,8 @@ class Predictive:
                 "`levels` must be a list of numbers strictly between 0 and 1; "
                 f"got {levels.tolist()}."
             )
-        find = self._integer_quantile if self.likelihood.discrete else self._root
-        columns = [find(level) for level in levels]
-        return self._shift + self._scale * np.stack(columns, axis=1)
+        found = [self[rows]._inner_quantile(levels) for rows in chunks(len(self))]
+        return self._shift + self._scale * np.concatenate(found)
 
     def interval(self, coverage: float = 0.95) -> np.ndarray:
         """The central interval that holds y with probability `coverage`: (N, 2)."""
@@ -145,21 +147,13 @@ class Predictive:
         tail = 0.5 * (1.0 - coverage)
         return self.quantile([tail, 1.0 - tail])
 
-    def sample(
-        self, n: int = 1, random_state: int | np.random.Generator | None = None
-    ) -> np.ndarray:
-        """`n` draws for each row, of shape (n, N)."""
-        rng = np.random.default_rng(random_state)
-        noise = rng.standard_normal((self.f_mean.shape[0], n, len(self)))
-        f = self.f_mean[:, None, :] + np.sqrt(self.f_var)[:, None, :] * noise
-        return self._shift + self._scale * self.likelihood.sample(rng, f)
+    def _inner_quantile(self, levels: np.ndarray) -> np.ndarray:
+        find = self._integer_quantile if self.likelihood.discrete else self._root
+        return np.stack([find(level) for level in levels], axis=1)
 
     def _cdf_on_line(self, t: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """The cdf of some rows, at points of the line that maps to the support."""
-        y = self.likelihood.from_line(t)
-        return self.likelihood.predictive_cdf(
-            y, self.f_mean[:, rows], self.f_var[:, rows]
-        )
+        return self[rows]._inner_cdf(self.likelihood.from_line(t))
 
     def _root(self, level: float) -> np.ndarray:
         """The y at which the cdf is `level`, sought on the line.
@@ -208,3 +202,108 @@ class Predictive:
             above = np.where(reached, middle, above)
             below = np.where(reached, below, middle)
         return self.likelihood.from_line(above)
+
+
+class Predictive(AbstractPredictive):
+    """p(y) = E[p(y | f)] under q(f) = N(f_mean, diag f_var), row by row."""
+
+    def __init__(
+        self,
+        likelihood: AbstractLikelihood,
+        f_mean: np.ndarray,
+        f_var: np.ndarray,
+        *,
+        shift: float = 0.0,
+        scale: float = 1.0,
+    ):
+        self.likelihood = likelihood
+        self.f_mean = np.asarray(f_mean)
+        self.f_var = np.asarray(f_var)
+        expected = (likelihood.num_functions, self.f_mean.shape[-1])
+        if not self.f_mean.shape == self.f_var.shape == expected:
+            raise ValueError(
+                "`f_mean` and `f_var` must have one row per parameter function of "
+                f"{likelihood.name}, {likelihood.num_functions}, and equal shapes; "
+                f"got {self.f_mean.shape} and {self.f_var.shape}."
+            )
+        self._shift, self._scale = shift, scale
+
+    def __len__(self) -> int:
+        return self.f_mean.shape[1]
+
+    def __getitem__(self, rows: Any) -> "Predictive":
+        part = copy.copy(self)
+        part.f_mean, part.f_var = (
+            np.atleast_2d(a.T[rows]).T for a in (self.f_mean, self.f_var)
+        )
+        return part
+
+    def _inner_moments(self) -> np.ndarray:
+        return in_chunks(
+            lambda m, v: _moments(self.likelihood, m, v), self.f_mean, self.f_var
+        )
+
+    def _inner_cdf(self, y: np.ndarray) -> np.ndarray:
+        return self.likelihood.predictive_cdf(y, self.f_mean, self.f_var)
+
+    def log_prob(self, y: ArrayLike) -> np.ndarray:
+        inside = self._inside(y)
+        seen = ~np.isnan(inside)
+        valid = np.zeros_like(seen)
+        valid[seen] = self.likelihood.in_support(inside[seen])
+        # A stand-in where there is nothing to score, so that one program serves all.
+        stand_in = inside[valid][0] if valid.any() else 0.0
+        scored = in_chunks(
+            lambda y, m, v: _log_predictive(self.likelihood, y, m, v),
+            np.where(valid, inside, stand_in),
+            self.f_mean,
+            self.f_var,
+        )
+        value = np.where(valid, scored - np.log(self._scale), -np.inf)
+        return np.where(seen, value, np.nan)
+
+    def sample(
+        self, n: int = 1, random_state: int | np.random.Generator | None = None
+    ) -> np.ndarray:
+        rng = np.random.default_rng(random_state)
+        noise = rng.standard_normal((self.f_mean.shape[0], n, len(self)))
+        f = self.f_mean[:, None, :] + np.sqrt(self.f_var)[:, None, :] * noise
+        return self._shift + self._scale * self.likelihood.sample(rng, f)
+
+
+class Mixture(AbstractPredictive):
+    """The average of several predictive distributions: one per draw of theta."""
+
+    def __init__(self, components: Sequence[Predictive]):
+        self.components = tuple(components)
+        first = self.components[0]
+        self.likelihood = first.likelihood
+        self._shift, self._scale = first._shift, first._scale
+
+    def __len__(self) -> int:
+        return len(self.components[0])
+
+    def __getitem__(self, rows: Any) -> "Mixture":
+        return Mixture([component[rows] for component in self.components])
+
+    def _inner_moments(self) -> np.ndarray:
+        """var[y] = E[var[y | theta]] + var[E[y | theta]]."""
+        means, variances = np.stack([c._inner_moments() for c in self.components], 1)
+        return np.stack(
+            [means.mean(axis=0), variances.mean(axis=0) + means.var(axis=0)]
+        )
+
+    def _inner_cdf(self, y: np.ndarray) -> np.ndarray:
+        return np.mean([c._inner_cdf(y) for c in self.components], axis=0)
+
+    def log_prob(self, y: ArrayLike) -> np.ndarray:
+        every = np.stack([component.log_prob(y) for component in self.components])
+        return scipy.special.logsumexp(every, axis=0) - np.log(len(every))
+
+    def sample(
+        self, n: int = 1, random_state: int | np.random.Generator | None = None
+    ) -> np.ndarray:
+        rng = np.random.default_rng(random_state)
+        draws = np.stack([component.sample(n, rng) for component in self.components])
+        which = rng.integers(len(draws), size=draws.shape[1:])
+        return np.take_along_axis(draws, which[None], axis=0)[0]

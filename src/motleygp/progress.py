@@ -53,6 +53,31 @@ def progress_bar(
         yield update
 
 
+# Chunks of rows from which on a prediction takes seconds.
+_MANY_CHUNKS = 40
+
+
+def watched_rows(show: bool) -> Callable[[list[slice]], Iterator[slice]]:
+    """Goes through the chunks of a prediction, and draws a bar if they are many."""
+
+    def watch(parts: list[slice]) -> Iterator[slice]:
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed:,} / {task.total:,} rows"),
+            TimeRemainingColumn(),
+        )
+        quiet = not show or len(parts) < _MANY_CHUNKS
+        bar = Progress(*columns, console=Console(stderr=True), disable=quiet)
+        with bar:
+            task = bar.add_task("predicting", total=parts[-1].stop)
+            for part in parts:
+                yield part
+                bar.update(task, completed=part.stop)
+
+    return watch
+
+
 @contextmanager
 def restarts_bar(num_steps: int, *, show: bool) -> Iterator[Callable[[int], None]]:
     """A callback for runs that go on together: the iteration and the time left."""

@@ -10,12 +10,13 @@ import jax.numpy as jnp
 import jax.random as jr
 import joblib
 import numpy as np
+from jaxtyping import PyTree
 
-from motleygp import loop, training
+from motleygp import loop, optim, training
 from motleygp.data import Dataset
 from motleygp.likelihoods import AbstractLikelihood
 from motleygp.loop import FitResult, HeldOut
-from motleygp.model import Model
+from motleygp.model import Model, all_fixed
 from motleygp.objective import full_elbo, held_out_nlpd
 from motleygp.optim import Scheme
 from motleygp.posterior import Posterior
@@ -41,10 +42,12 @@ class Task(NamedTuple):
 
 
 class Fitted(NamedTuple):
-    """The model at theta = mu, and its whitened q."""
+    """The model at theta = mu, its whitened q, and the standard deviations of q(theta),
+    a tree like theta, where the scheme has any."""
 
     model: Model
     q: Posterior
+    std: PyTree | None = None
 
 
 class Outcome(NamedTuple):
@@ -94,6 +97,40 @@ def run(
     except FloatingPointError as error:
         return _failed(str(error))
     return _outcome(task, result)
+
+
+def run_in_turn(
+    task: Task, seeds: Sequence[int], watched: Callable[[int], Any]
+) -> list[Outcome]:
+    """One start after another; `watched` gives each a context with a callback."""
+    outcomes: list[Outcome] = []
+    for number, seed in enumerate(seeds):
+        with watched(number) as tell:
+            outcomes.append(run(task, seed, tell))
+        if outcomes[-1].ended == "interrupted":
+            break
+    return outcomes
+
+
+def absorb(
+    fitted: Fitted,
+    data: Dataset,
+    *,
+    seed: int,
+    batch_size: int,
+    num_steps: int,
+    time_limit: float | None = None,
+    callback: loop.Callback | None = None,
+) -> FitResult:
+    """q(u) given new rows as well: natural gradients with theta fixed, where the q(u)
+    of before has the prior's place. The new q is whitened."""
+    scheme = optim.fng()
+    model = all_fixed(fitted.model)
+    state = training.init(
+        jr.key(seed), model, data, scheme, num_steps=num_steps, base=fitted.q
+    )
+    step = training.make_step(scheme, batch_size=batch_size)
+    return loop.fit(state, data, step, callback=callback, time_limit=time_limit)
 
 
 def run_together(
@@ -146,7 +183,8 @@ def _outcome(task: Task, result: FitResult) -> Outcome:
     trace = loop.named_trace(result)
     if not np.isfinite(score):
         return _failed("the bound is not finite at the end of the run.")
-    return Outcome(Fitted(model, q), trace, float(score), result.ended)
+    fitted = Fitted(model, q, task.scheme.theta.std(state.theta))
+    return Outcome(fitted, trace, float(score), result.ended)
 
 
 def _failed(error: str) -> Outcome:

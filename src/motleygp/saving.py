@@ -6,15 +6,17 @@ The container is that of `modelfile`. The header is a JSON object:
 | --- | --- |
 | `kind` | "model" |
 | `library` | the version of MotleyGP that wrote the file |
-| `settings` | the estimator's arguments but `outputs`; a scheme object is null |
+| `settings` | the arguments but `outputs` and `start`; a scheme object is null |
 | `outputs` | for each output its `name`, its `likelihood` and the `classes` of labels |
+| `choices` | what `outputs="auto"` chose, for each output it chose for, and why |
 | `features` | the names of the input columns, or null |
 | `prior` | `form`, `normalised`, `rank`, `jitter` |
-| `fixed_offset`, `ended`, `restarts` | as in the estimator |
+| `fixed`, `ended`, `restarts` | as in the estimator |
 
-The arrays are the leaves of the model and of q(u) by their place in the tree
-(`model.prior.weights`, `q.mean`), `scaling.x_shift` and the like, and `trace.nelbo` and
-the like; `restarts.0.trace.nelbo` belongs to the first restart.
+The arrays are the leaves of the model, of q(u) and of q(theta)'s standard deviations
+by their place in the tree (`model.prior.weights`, `q.mean`, `std.prior.weights`),
+`scaling.x_shift` and the like, and `trace.nelbo` and the like;
+`restarts.0.trace.nelbo` belongs to the first restart.
 """
 
 import contextlib
@@ -23,6 +25,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -30,8 +33,9 @@ from jaxtyping import PyTree
 
 from motleygp import likelihoods as lik, modelfile, optim, priors
 from motleygp._version import __version__
+from motleygp.infer import Choice
 from motleygp.kernels import EQ
-from motleygp.model import Model
+from motleygp.model import FIXABLE, Model, trainable
 from motleygp.modelfile import ModelFileError
 from motleygp.posterior import Posterior
 from motleygp.scaling import Scaling
@@ -120,9 +124,10 @@ def save(estimator: Any, path: str | os.PathLike) -> None:
                 strict=True,
             )
         ],
+        "choices": [plain(choice) for choice in estimator.choices_],
         "features": plain(getattr(estimator, "feature_names_in_", None)),
         "prior": _prior_spec(model.prior),
-        "fixed_offset": model.fixed_offset,
+        "fixed": list(model.fixed),
         "ended": estimator.ended_,
         "restarts": [
             {key: plain(start[key]) for key in ("score", "ended", "error")}
@@ -132,6 +137,7 @@ def save(estimator: Any, path: str | os.PathLike) -> None:
     arrays = {
         **named_leaves(model, "model"),
         **named_leaves(estimator.q_, "q"),
+        **named_leaves(estimator.theta_std_, "std"),
         **named_leaves(estimator.scaling_, "scaling"),
         **{f"trace.{key}": value for key, value in estimator.trace_.items()},
     }
@@ -176,6 +182,8 @@ def _restored(
     }
     made.model_ = _model(header, arrays, likelihoods)
     made.q_ = _posterior(made.model_.prior, arrays)
+    made.theta_std_ = _std(made.model_, arrays)
+    made.choices_ = [_choice(*entry) for entry in header["choices"]]
     made.n_features_in_ = int(made.model_.prior.inducing.shape[-1])
     if header["features"] is not None:
         if len(header["features"]) != made.n_features_in_:
@@ -194,6 +202,24 @@ def _restored(
         for number, start in enumerate(header["restarts"])
     ]
     return made
+
+
+def _choice(
+    name: str,
+    likelihood: str,
+    reason: str,
+    alternatives: list[str],
+    warning: str | None,
+) -> Choice:
+    return Choice(name, likelihood, reason, tuple(alternatives), warning)
+
+
+def _std(model: Model, arrays: Mapping[str, np.ndarray]) -> PyTree | None:
+    """A tree like theta, where the file has one."""
+    if not any(name.startswith("std") for name in arrays):
+        return None
+    theta, _ = eqx.partition(model, trainable(model))
+    return filled(theta, arrays, "std")
 
 
 def plain(value: Any) -> Any:
@@ -218,7 +244,8 @@ def or_infinite(score: float | None) -> float:
 
 def _settings(estimator: Any) -> dict[str, Any]:
     given = estimator.get_params(deep=False)
-    del given["outputs"]
+    # The outputs have a place of their own; what training started from is past.
+    del given["outputs"], given["start"]
     if isinstance(given["optimizer"], optim.Scheme):
         given["optimizer"] = None
     return {key: plain(value) for key, value in given.items()}
@@ -233,8 +260,9 @@ def _arguments(header: dict[str, Any]) -> dict[str, Any]:
             "again before you fit again; until then it is 'fng'.",
             stacklevel=5,
         )
-    if isinstance(settings["rank"], list):
-        settings["rank"] = tuple(settings["rank"])
+    for name in ("rank", "fixed"):
+        if isinstance(settings[name], list):
+            settings[name] = tuple(settings[name])
     return settings
 
 
@@ -310,7 +338,7 @@ def _model(
         prior,
         jnp.zeros(num_functions),
         likelihoods,
-        fixed_offset=bool(header["fixed_offset"]),
+        fixed=tuple(name for name in FIXABLE if name in header["fixed"]),
     )
     return filled(blank, arrays, "model")
 

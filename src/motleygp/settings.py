@@ -2,13 +2,20 @@
 
 import functools as ft
 import numbers
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeGuard
 
+import numpy as np
+
 from motleygp import optim, priors
+from motleygp.data import Dataset
 from motleygp.initialise import data_driven_start, paper_start, usual_num_latents
 from motleygp.likelihoods import AbstractLikelihood
+from motleygp.model import FIXABLE, Model
+from motleygp.parameters import begun_at
+from motleygp.posterior import Posterior
 from motleygp.restarts import Start
+from motleygp.scaling import Scaling
 
 _FORMS: dict[tuple[str, str], type[priors.AbstractPrior]] = {
     ("lmc", "auto"): priors.LMC,
@@ -24,6 +31,8 @@ _CHOICES: dict[str, tuple] = {
     "offset": ("marginal", "zero"),
     "optimizer": tuple(optim.BY_NAME),
 }
+# What may be given as starting values: entries of `MotleyGP.parameters()`.
+STARTABLE = (*FIXABLE, "q_mean", "q_cov", "output_shift", "output_scale", "jitter")
 _COUNTS = ("num_inducing", "max_iter", "batch_size", "restarts", "num_latents")
 
 
@@ -40,6 +49,7 @@ def check(given: Mapping[str, Any]) -> None:
             f"`inducing` must be 'auto' with prior {given['prior']!r}, whose inducing "
             f"values are of the latent processes; got {given['inducing']!r}."
         )
+    _check_parameters(given)
     for name in _COUNTS:
         value = given[name]
         if value is None and name == "num_latents":
@@ -61,6 +71,27 @@ def check(given: Mapping[str, Any]) -> None:
         )
 
 
+def _check_parameters(given: Mapping[str, Any]) -> None:
+    """The names in `fixed` and in `start`."""
+    fixed, start = given["fixed"], given["start"]
+    if isinstance(fixed, str) or not isinstance(fixed, Iterable):
+        raise ValueError(f"`fixed` must be a list of names; got {fixed!r}.")
+    if start is not None and not isinstance(start, Mapping):
+        raise ValueError(f"`start` must be a dict of values by name; got {start!r}.")
+    for argument, names, known in (
+        ("fixed", list(fixed), FIXABLE),
+        ("start", list(start or ()), STARTABLE),
+    ):
+        absent = ("smoothing",) if given["prior"] == "lmc" else ()
+        known = [name for name in known if name not in absent]
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            raise ValueError(
+                f"`{argument}` must name parameters among {', '.join(known)}; "
+                f"got {unknown[0]!r}."
+            )
+
+
 def _is_whole(value: Any) -> TypeGuard[int]:
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
@@ -79,8 +110,54 @@ def scheme(given: Mapping[str, Any], num_inputs: int) -> optim.Scheme:
     return optim.BY_NAME[optimizer]()
 
 
-def start(given: Mapping[str, Any], likelihoods: Sequence[AbstractLikelihood]) -> Start:
+def start(
+    given: Mapping[str, Any],
+    likelihoods: Sequence[AbstractLikelihood],
+    scaling: Scaling,
+    names: Sequence[str],
+) -> Start:
     """What makes a model from a seed."""
+    inner = _drawn_start(given, likelihoods)
+    if not (given["start"] or given["fixed"]):
+        return inner
+    values, fixed = dict(given["start"] or {}), tuple(given["fixed"])
+    return ft.partial(_begin_at, inner, values, fixed, scaling, tuple(names))
+
+
+def started_units(values: Mapping[str, Any] | None, scaling: Scaling) -> Scaling:
+    """The scaling with the outputs' units that `start` gives, if it does."""
+    for name, field in (("output_shift", "y_shift"), ("output_scale", "y_scale")):
+        if name in (values or {}):
+            value = np.array((values or {})[name], dtype=float)
+            if value.shape != scaling.y_scale.shape:
+                raise ValueError(
+                    f"`{name}` must have shape {scaling.y_scale.shape}; "
+                    f"got {value.shape}."
+                )
+            scaling = scaling._replace(**{field: value})
+    return scaling
+
+
+def _begin_at(
+    inner: Start,
+    values: Mapping[str, Any],
+    fixed: tuple[str, ...],
+    scaling: Scaling,
+    names: tuple[str, ...],
+    rng: np.random.Generator,
+    data: Dataset,
+    likelihoods: Sequence[AbstractLikelihood],
+) -> tuple[Model, Posterior | None]:
+    """A drawn start with some values given, and some parts of theta held fixed."""
+    model, q = inner(rng, data, likelihoods)
+    model, q = begun_at(model, q, scaling, names, values)
+    every = tuple(name for name in FIXABLE if name in {*fixed, *model.fixed})
+    return Model(model.prior, model.offset, model.likelihoods, fixed=every), q
+
+
+def _drawn_start(
+    given: Mapping[str, Any], likelihoods: Sequence[AbstractLikelihood]
+) -> Start:
     form = _FORMS[given["prior"], given["inducing"]]
     num_latents = given["num_latents"] or usual_num_latents(form, likelihoods)
     rank = given["rank"]

@@ -45,7 +45,8 @@ class TrainState(NamedTuple):
     `theta` is the state of theta's optimiser, mu being its `mean`; `fixed` is the rest
     of the model. `q` is the whitened q(v) or q(u) itself, as the scheme has it.
     The run ends at iteration `horizon`, which comes nearer when the bound has stopped
-    improving; over the last `cool_down` iterations the steps go to zero.
+    improving; over the last `cool_down` iterations the steps go to zero. `base` takes
+    the place of p(u) where earlier rows have been absorbed already.
     """
 
     theta: Any
@@ -58,6 +59,7 @@ class TrainState(NamedTuple):
     horizon: Int[Array, ""]
     cool_down: Int[Array, ""]
     progress: Progress
+    base: Posterior | None = None
 
     @property
     def model(self) -> Model:
@@ -85,9 +87,16 @@ def init(
     *,
     num_steps: int,
     q: Posterior | None = None,
+    base: Posterior | None = None,
 ) -> TrainState:
-    """The state before the first step, with q(u) as given or at the prior."""
-    if q is None:
+    """The state before the first step.
+
+    q(u) is as given, of the inducing values themselves, or at the prior; or at `base`,
+    the whitened q of earlier rows, which then takes the prior's place.
+    """
+    if base is not None:
+        carried = base
+    elif q is None:
         whitened = from_prior(model.prior)
         carried = whitened if scheme.whitened else _unwhitened(model, whitened)
     else:
@@ -112,6 +121,7 @@ def init(
             jnp.full((), jnp.inf),
             jnp.zeros((), int),
         ),
+        base=base,
     )
 
 
@@ -137,7 +147,6 @@ def make_step(scheme: Scheme, *, batch_size: int) -> Step:
     The same arguments give the same function, so that a second run of the same shape
     compiles nothing.
     """
-    at_draw = gradients if scheme.whitened else unwhitened_gradients
 
     def step(state: TrainState, data: Dataset) -> tuple[TrainState, StepInfo]:
         batch, order = minibatch(state, data, batch_size)
@@ -145,14 +154,19 @@ def make_step(scheme: Scheme, *, batch_size: int) -> Step:
         draws = scheme.theta.sample(key, state.theta, scheme.num_samples)
 
         def at(theta: PyTree) -> tuple[Terms, Gradients]:
-            return at_draw(eqx.combine(theta, state.fixed), state.q, batch)
+            model = eqx.combine(theta, state.fixed)
+            if scheme.whitened:
+                return gradients(model, state.q, batch, state.base)
+            return unwhitened_gradients(model, state.q, batch)
 
         terms, grads = _of_draws(at, draws, scheme.num_samples)
         nelbo = -jnp.mean(terms)
         mean_q = jax.tree.map(lambda a: jnp.mean(a, axis=0), grads.q)
         pace = _pace(scheme, state)
         q, q_state, q_info = scheme.q.update(mean_q, state.q_state, state.q, pace)
-        theta = scheme.theta.update(grads.theta, state.theta, pace)
+        theta = state.theta
+        if jax.tree.leaves(theta.mean):  # all of theta may be held fixed
+            theta = scheme.theta.update(grads.theta, theta, pace)
         good = _all_finite((nelbo, grads)) | (not scheme.refuse)
         theta, q, q_state = jax.tree.map(
             lambda new, old: jnp.where(good, new, old),

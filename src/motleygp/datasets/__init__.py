@@ -4,6 +4,7 @@ import os
 
 from motleygp.datasets import _files, _toys
 from motleygp.datasets._files import SPLITS as SPLITS
+from motleygp.datasets._houses import houses as houses
 from motleygp.datasets._problem import Problem as Problem
 
 

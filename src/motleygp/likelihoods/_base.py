@@ -46,6 +46,8 @@ class AbstractLikelihood(eqx.Module):
 
     # Whether y may be shifted and scaled freely, as a real number may.
     real: ClassVar[bool] = False
+    # Whether the first function is a log rate, to which a log exposure may be added.
+    counts: ClassVar[bool] = False
 
     @property
     def num_functions(self) -> int:

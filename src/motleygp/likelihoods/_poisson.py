@@ -20,6 +20,7 @@ class Poisson(AbstractLikelihood):
     functions: ClassVar[tuple[str, ...]] = ("log rate",)
     support: ClassVar[str] = "0, 1, 2, ..."
     discrete: ClassVar[bool] = True
+    counts: ClassVar[bool] = True
 
     num_nodes: int = eqx.field(static=True, default=20)
 

@@ -12,7 +12,7 @@ from motleygp.linalg import cholesky, inverse_lower, over_groups
 from motleygp.objective import NaturalTerms
 from motleygp.optim import _checks
 from motleygp.optim._schedule import Schedule, at
-from motleygp.posterior import Posterior
+from motleygp.posterior import Posterior, group_divergence
 
 # A slope of less than this many nats is rounding, not overshoot.
 _NEGLIGIBLE = 1e-9
@@ -182,7 +182,7 @@ def _guarded(guard: Guard | None) -> Callable[..., _GroupStep]:
             push = length * impulse - b * terms.gradient
             mean = q.mean + (half @ push) @ half
             new = Posterior(mean, precision, half)
-            return new, _divergence(new, q)
+            return new, group_divergence(new, q)
 
         if guard is None:
             new, divergence = attempt(jnp.ones(()))
@@ -221,15 +221,3 @@ def _guarded(guard: Guard | None) -> Callable[..., _GroupStep]:
         )
 
     return one_group
-
-
-def _divergence(new: Posterior, old: Posterior) -> Scalar:
-    """KL[new || old] = 1/2 (tr(V_old^-1 V_new) - M + log |V_old| - log |V_new|
-    + |m_new - m_old|^2 in V_old^-1), of one group."""
-    shift = new.mean - old.mean
-    trace = jnp.sum((new.half @ old.precision) * new.half)
-    log_ratio = jnp.sum(
-        jnp.log(jnp.diagonal(old.half)) - jnp.log(jnp.diagonal(new.half))
-    )
-    square = shift @ (old.precision @ shift)
-    return 0.5 * (trace - new.mean.shape[0] + square) + log_ratio

@@ -40,11 +40,14 @@ class VariationalOptimiser(NamedTuple):
     - `update(gradients, state, pace)`: the next state from the loss's gradients at the
       draws, stacked likewise (`full_variational` takes `GaussianGradients`); `pace`, 1
       by default, scales the step of the mean. The optimum is `state.mean`.
+    - `std(state)`: the standard deviations of the draws, where these are independent
+      normals; `None` where there are none.
     """
 
     init: Callable[[PyTree], Any]
     sample: Callable[..., PyTree]
     update: Callable[..., Any]
+    std: Callable[[Any], PyTree | None] = lambda state: None
 
 
 Leaves = float | Callable[[PyTree], PyTree]
@@ -148,8 +151,8 @@ def variational(
             length=recovered(state.length),
         )
 
-    sample = diagonal_sampler(prior_precision, units, max_std)
-    return VariationalOptimiser(init, sample, update)
+    std = diagonal_std(prior_precision, units, max_std)
+    return VariationalOptimiser(init, diagonal_sampler(std), update, std)
 
 
 def retract(state: Any) -> Any:
@@ -183,16 +186,27 @@ def leaves(value: Leaves, theta: PyTree) -> PyTree:
     return jax.tree.map(lambda _: value, theta)
 
 
-def diagonal_sampler(
+def diagonal_std(
     prior_precision: Leaves, units: Leaves, max_std: float | None
-) -> Callable[..., PyTree]:
-    """What draws theta, where theta * units has the variances 1 / (p + lambda_1)."""
+) -> Callable[[Any], PyTree]:
+    """The standard deviations of theta, where theta * units has the variances
+    1 / (p + lambda_1)."""
 
-    def one_leaf(m: Array, p: Array, lam: Any, unit: Any, e: Array) -> Array:
+    def one_leaf(p: Array, lam: Any, unit: Any) -> Array:
         sigma = 1.0 / jnp.sqrt(p + lam)
         if max_std is not None:
             sigma = jnp.minimum(sigma, max_std)
-        return m + sigma / unit * e
+        return sigma / unit
+
+    def std(state: Any) -> PyTree:
+        lambdas, scales = (leaves(v, state.mean) for v in (prior_precision, units))
+        return jax.tree.map(one_leaf, state.p, lambdas, scales)
+
+    return std
+
+
+def diagonal_sampler(std: Callable[[Any], PyTree]) -> Callable[..., PyTree]:
+    """What draws theta: independent normals around the mean."""
 
     def sample(key: RandomKey, state: Any, num_samples: int = 1) -> PyTree:
         _checks.check_positive("num_samples", num_samples)
@@ -202,11 +216,9 @@ def diagonal_sampler(
             for k, leaf in zip(jr.split(key, len(flat)), flat, strict=True)
         ]
         return jax.tree.map(
-            one_leaf,
+            lambda mean, sigma, e: mean + sigma * e,
             state.mean,
-            state.p,
-            leaves(prior_precision, state.mean),
-            leaves(units, state.mean),
+            std(state),
             jax.tree.unflatten(tree, noise),
         )
 

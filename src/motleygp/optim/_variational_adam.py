@@ -16,6 +16,7 @@ from motleygp.optim._variational import (
     centre_of,
     check_diagonal,
     diagonal_sampler,
+    diagonal_std,
     leaves,
     recovered,
 )
@@ -135,5 +136,5 @@ def variational_adam(
             length=recovered(state.length),
         )
 
-    sample = diagonal_sampler(prior_precision, units, max_std)
-    return VariationalOptimiser(init, sample, update)
+    std = diagonal_std(prior_precision, units, max_std)
+    return VariationalOptimiser(init, diagonal_sampler(std), update, std)

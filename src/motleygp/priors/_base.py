@@ -74,6 +74,12 @@ class AbstractPrior(eqx.Module):
         """The covariances of one group, an entry of `groups`, at the sites."""
 
     @abc.abstractmethod
+    def column_covariance(
+        self, group: PyTree, x: Float[Array, "N P"]
+    ) -> Float[Array, "C C"]:
+        """The covariances among all columns of one group, every function at every x."""
+
+    @abc.abstractmethod
     def mix(
         self, sites: Sites, mean: Float[Array, "G C"], var: Float[Array, "G C"]
     ) -> tuple[SpanMoments, ...]:

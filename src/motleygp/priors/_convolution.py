@@ -101,23 +101,32 @@ class AbstractConvolution(AbstractPrior):
     def covariance(
         self, x: Float[Array, "N P"], z: Float[Array, "K P"]
     ) -> Float[Array, "J N J K"]:
-        """The closed form at the head of this file, for every pair of functions."""
-        kappa = jnp.exp(2.0 * self.log_smoothing)[:, None, :]
         num_functions = self.num_functions
         total = jnp.zeros((num_functions, x.shape[0], num_functions, z.shape[0]))
         for weight, log_square in zip(self.weights.T, self._log_squares(), strict=True):
-            square = kappa + jnp.swapaxes(kappa, 0, 1) + jnp.exp(log_square)
-            log_det = jnp.sum(jnp.log(square), axis=-1)
-            own = jnp.diagonal(log_det)
-            if self.kernel.normalised:
-                log_scale = -0.5 * (log_det + x.shape[1] * LOG_2PI)
-            else:
-                log_scale = 0.25 * (own[:, None] + own) - 0.5 * log_det
-            scale = weight[:, None] * weight * jnp.exp(log_scale)
-            values = eq_values(x, z, square.reshape(num_functions**2, -1))
-            values = values.reshape(x.shape[0], *scale.shape, z.shape[0])
-            total += jnp.einsum("ji,njik->jnik", scale, values)
+            shares = self._share(log_square, x, z)
+            total += weight[:, None, None, None] * weight[:, None] * shares
         return total
+
+    def _share(
+        self,
+        log_square: Float[Array, " P"],
+        x: Float[Array, "N P"],
+        z: Float[Array, "K P"],
+    ) -> Float[Array, "J N J K"]:
+        """The part of one process in the covariances, without the weights: the closed
+        form at the head of this file, for every pair of functions."""
+        kappa = jnp.exp(2.0 * self.log_smoothing)[:, None, :]
+        square = kappa + jnp.swapaxes(kappa, 0, 1) + jnp.exp(log_square)
+        log_det = jnp.sum(jnp.log(square), axis=-1)
+        own = jnp.diagonal(log_det)
+        if self.kernel.normalised:
+            log_scale = -0.5 * (log_det + x.shape[1] * LOG_2PI)
+        else:
+            log_scale = 0.25 * (own[:, None] + own) - 0.5 * log_det
+        values = eq_values(x, z, square.reshape(self.num_functions**2, -1))
+        values = values.reshape(x.shape[0], *log_scale.shape, z.shape[0])
+        return jnp.einsum("ji,njik->jnik", jnp.exp(log_scale), values)
 
 
 def _weighted_sum(
@@ -172,14 +181,27 @@ class Convolution(AbstractConvolution):
         else:
             own = jnp.asarray(sites.own_rows(self.num_functions))
             x = sites.x[own[group.function]]
-        log_squares = self._log_squares()
-        square = 2.0 * jnp.exp(2.0 * group.log_smoothing) + jnp.exp(log_squares)
+        square, variance = self._mixture(group)
+        uu, ug = (_weighted_sum(variance, eq_values(z, at, square)) for at in (z, x))
+        return Covariances(uu, ug, jnp.full(x.shape[:1], jnp.sum(variance)))
+
+    def _mixture(
+        self, group: _FunctionGroup
+    ) -> tuple[Float[Array, "R P"], Float[Array, " R"]]:
+        """One function's kernel, a sum over the copies: their squared length-scales and
+        their variances."""
+        square = 2.0 * jnp.exp(2.0 * group.log_smoothing) + jnp.exp(self._log_squares())
         variance = group.weights**2
         if self.kernel.normalised:
             log_det = jnp.sum(jnp.log(square), axis=1)
-            variance *= jnp.exp(-0.5 * (log_det + z.shape[1] * LOG_2PI))
-        uu, ug = (_weighted_sum(variance, eq_values(z, at, square)) for at in (z, x))
-        return Covariances(uu, ug, jnp.full(x.shape[:1], jnp.sum(variance)))
+            variance *= jnp.exp(-0.5 * (log_det + square.shape[1] * LOG_2PI))
+        return square, variance
+
+    def column_covariance(
+        self, group: _FunctionGroup, x: Float[Array, "N P"]
+    ) -> Float[Array, "N N"]:
+        square, variance = self._mixture(group)
+        return _weighted_sum(variance, eq_values(x, x, square))
 
     def mix(
         self, sites: Sites, mean: Float[Array, "J C"], var: Float[Array, "J C"]
@@ -241,6 +263,13 @@ class LatentConvolution(AbstractConvolution):
             ug.reshape(num_inducing, num_functions * num_rows),
             jnp.repeat(variance, num_rows),
         )
+
+    def column_covariance(
+        self, group: _LatentGroup, x: Float[Array, "N P"]
+    ) -> Float[Array, "C C"]:
+        size = self.num_functions * x.shape[0]
+        shares = self._share(2.0 * group.kernel.log_lengthscale, x, x)
+        return shares.reshape(size, size)
 
     def mix(
         self, sites: Sites, mean: Float[Array, "R C"], var: Float[Array, "R C"]

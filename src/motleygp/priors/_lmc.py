@@ -75,6 +75,11 @@ class LMC(AbstractPrior):
             both[:, :num_inducing], both[:, num_inducing:], kernel.diagonal(sites.x)
         )
 
+    def column_covariance(
+        self, group: tuple[AbstractKernel, Array], x: Float[Array, "N P"]
+    ) -> Float[Array, "N N"]:
+        return group[0](x, x)
+
     def mix(
         self, sites: Sites, mean: Float[Array, "G N"], var: Float[Array, "G N"]
     ) -> tuple[SpanMoments, ...]:

@@ -1,0 +1,33 @@
+"""House sales, drawn: four columns of four types, to try things on."""
+
+import numpy as np
+import pandas as pd
+
+
+def houses(
+    num_rows: int = 400, *, missing: float = 0.2, seed: int = 0
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Where houses stand, and what became of them: two frames.
+
+    X has `east` and `north`, in km. Y has `change` in price since last year (per cent,
+    real), `sold` (yes or no), `visits` (a count) and `days` on the market (positive),
+    which all depend on where the house stands; a share `missing` of its values is not
+    there, at random.
+    """
+    if not 0.0 <= missing < 1.0:
+        raise ValueError(f"`missing` must be at least 0 and below 1; got {missing}.")
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame(10.0 * rng.random((num_rows, 2)), columns=["east", "north"])
+    centre = np.exp(-((X["east"] - 4.0) ** 2 + (X["north"] - 6.0) ** 2) / 8.0)
+    river = np.sin(X["east"] + 0.5 * X["north"])
+    wanted = 2.0 * centre - 0.7 + 0.5 * river
+    Y = pd.DataFrame(
+        {
+            "change": 3.0 + 8.0 * wanted + rng.normal(size=num_rows),
+            "sold": rng.random(num_rows) < 1.0 / (1.0 + np.exp(-2.5 * wanted)),
+            "visits": rng.poisson(np.exp(1.0 + wanted)),
+            "days": rng.gamma(3.0, np.exp(2.5 - wanted)),
+        }
+    )
+    Y["sold"] = np.where(Y["sold"], "yes", "no")
+    return X, Y.mask(rng.random(Y.shape) < missing)

@@ -1,0 +1,93 @@
+"""A fitted model at new inputs: marginals, conditionals, draws of f and of theta."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Float
+
+from motleygp.conditioning import Observed, condition
+from motleygp.joint import draw_functions, row_moments
+from motleygp.model import trainable
+from motleygp.objective import function_moments
+from motleygp.posterior import unwhiten, whiten
+from motleygp.predictive import in_chunks
+from motleygp.restarts import Fitted
+
+# Columns of a group that joint draws may have: their covariances take half a gigabyte.
+MAX_JOINT = 8192
+
+Watch = Callable[[list[slice]], Iterable[slice]]
+
+_function_moments = eqx.filter_jit(function_moments)
+_row_moments = eqx.filter_jit(row_moments)
+_draw_functions = eqx.filter_jit(draw_functions)
+_whiten, _unwhiten = eqx.filter_jit(whiten), eqx.filter_jit(unwhiten)
+
+
+def moments(
+    fitted: Fitted,
+    x: Float[np.ndarray, "N P"],
+    observed: Sequence[Observed] = (),
+    watch: Watch = iter,
+) -> Float[np.ndarray, "2 J N"]:
+    """Means and variances of all functions at x, some rows at a time; given what was
+    observed there, each row by itself."""
+    model, q, _ = fitted
+    if not observed:
+        return in_chunks(
+            lambda x: jnp.stack(_function_moments(model, q, x.T)), x.T, watch=watch
+        )
+
+    def conditioned(x, ys, log_exposures) -> np.ndarray:
+        mean, cov = _row_moments(model, q, x.T)
+        rows = zip(observed, np.asarray(ys), np.asarray(log_exposures), strict=True)
+        seen = [o._replace(y=y, log_exposure=e) for o, y, e in rows]
+        return np.stack(condition(np.asarray(mean), np.asarray(cov), seen))
+
+    ys, log_exposures = (
+        np.stack(columns)
+        for columns in ([o.y for o in observed], [o.log_exposure for o in observed])
+    )
+    return in_chunks(conditioned, x.T, ys, log_exposures, watch=watch)
+
+
+def draws(
+    fitted: Fitted, x: Float[np.ndarray, "N P"], num: int, seed: int
+) -> Float[np.ndarray, "num J N"]:
+    """Joint draws of all functions at all rows of x."""
+    model, q, _ = fitted
+    most = MAX_JOINT // model.prior.columns_per_row
+    if len(x) > most:
+        raise ValueError(
+            f"`X` must have at most {most} rows to be drawn jointly; got {len(x)}."
+        )
+    found = np.asarray(_draw_functions(model, q, jr.key(seed), jnp.asarray(x), num))
+    if not np.isfinite(found).all():
+        raise FloatingPointError("the joint covariance at `X` has no factor.")
+    return found
+
+
+def draws_of_theta(
+    fitted: Fitted, num: int, seed: int, *, whitened: bool
+) -> Iterator[Fitted]:
+    """The model at draws from q(theta), with the q that the scheme carries: of the
+    whitened variable, or of the inducing values themselves."""
+    model, q, std = fitted
+    theta, fixed = eqx.partition(model, trainable(model))
+    leaves, tree = jax.tree.flatten(theta)
+    sigmas = jax.tree.leaves(std)
+    rng = np.random.default_rng(seed)
+    mean, cov = _unwhiten(model.prior, q)
+    for _ in range(num):
+        noise = [rng.standard_normal(leaf.shape) for leaf in leaves]
+        moved = [
+            leaf + sigma * e
+            for leaf, sigma, e in zip(leaves, sigmas, noise, strict=True)
+        ]
+        drawn = eqx.combine(jax.tree.unflatten(tree, moved), fixed)
+        carried = q if whitened else _whiten(drawn.prior, mean, cov)
+        yield Fitted(drawn, carried)

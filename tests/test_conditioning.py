@@ -1,0 +1,115 @@
+"""Conditioning a row on the outputs that were observed there."""
+
+import numpy as np
+import pytest
+import scipy.optimize
+
+import paper_numpy as paper
+from motleygp import likelihoods as lik
+from motleygp.conditioning import Observed, condition
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+
+def rows(num: int, num_functions: int, rank: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    root = rng.normal(size=(num, num_functions, rank))
+    return rng.normal(size=(num_functions, num)), root @ root.swapaxes(1, 2)
+
+
+def test_real_outputs_are_conditioned_exactly_even_where_functions_are_bound():
+    # Two processes make three functions: their covariance is singular.
+    mean, cov = rows(4, 3, rank=2)
+    y = np.array([[0.3, np.nan, 2.0, np.nan], [1.0, -1.0, np.nan, np.nan]])
+    noise = (0.5, 0.2)
+    seen = [
+        Observed(lik.Gaussian(s), (d,), y[d], np.zeros(4)) for d, s in enumerate(noise)
+    ]
+    new_mean, new_var = condition(mean, cov, seen)
+    for n in range(4):
+        own = np.flatnonzero(~np.isnan(y[:, n]))
+        inner = cov[n][np.ix_(own, own)] + np.diag(np.asarray(noise)[own] ** 2)
+        gain = cov[n][:, own] @ np.linalg.inv(inner)
+        expected = mean[:, n] + gain @ (y[own, n] - mean[own, n])
+        left = cov[n] - gain @ cov[n][own]
+        np.testing.assert_allclose(new_mean[:, n], expected, atol=1e-10)
+        np.testing.assert_allclose(new_var[:, n], np.diag(left), atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "y"), [(lik.Poisson(), 7.0), (lik.Bernoulli(), 1.0)]
+)
+def test_other_outputs_reach_the_optimum_of_their_bound(likelihood, y):
+    mean, cov = rows(1, 2, rank=2)
+    exposure = 0.4 if likelihood.counts else 0.0
+    seen = [Observed(likelihood, (0,), np.array([y]), np.array([exposure]))]
+    new_mean, new_var = condition(mean, cov, seen)
+    inverse = np.linalg.inv(cov[0])
+    nodes, weights = np.polynomial.hermite_e.hermegauss(100)
+    weights = weights / weights.sum()
+
+    def loss(packed: np.ndarray) -> float:
+        """Minus the bound, from its definition, at a mean and a Cholesky factor."""
+        m, factor = packed[:2], np.zeros((2, 2))
+        factor[np.tril_indices(2)] = packed[2:]
+        s = factor @ factor.T
+        f = m[0] + exposure + np.sqrt(s[0, 0]) * nodes
+        fit = weights @ paper.log_density(likelihood.name, y, f[None], None)
+        shift = m - mean[:, 0]
+        kl = 0.5 * (
+            np.trace(inverse @ s)
+            + shift @ inverse @ shift
+            - 2.0
+            + np.log(np.linalg.det(cov[0]) / np.linalg.det(s))
+        )
+        return kl - fit
+
+    start = np.concatenate([mean[:, 0], np.linalg.cholesky(cov[0])[np.tril_indices(2)]])
+    best = scipy.optimize.minimize(loss, start, tol=1e-12, method="L-BFGS-B")
+    factor = np.zeros((2, 2))
+    factor[np.tril_indices(2)] = best.x[2:]
+    np.testing.assert_allclose(new_mean[:, 0], best.x[:2], atol=1e-4)
+    np.testing.assert_allclose(new_var[:, 0], np.diag(factor @ factor.T), atol=1e-4)
+
+
+@pytest.mark.parametrize("name", list(lik.BY_NAME))
+def test_far_values_stay_finite_and_narrow_no_more_than_they_should(name):
+    likelihood = lik.get(name)
+    mean, cov = rows(3, 3, rank=3)
+    y = {
+        "gaussian": [1e3, -1e3, 0.0],
+        "hetgaussian": [1e3, -1e3, 0.0],
+        "bernoulli": [0.0, 1.0, 1.0],
+        "beta": [1e-9, 1 - 1e-9, 0.5],
+        "gamma": [1e-9, 1e9, 1.0],
+        "exponential": [1e-9, 1e9, 1.0],
+        "poisson": [0.0, 1e6, 3.0],
+    }[name]
+    functions = tuple(range(likelihood.num_functions))
+    seen = [Observed(likelihood, functions, np.array(y), np.zeros(3))]
+    new_mean, new_var = condition(mean, 4.0 * cov, seen)
+    assert np.isfinite(new_mean).all()
+    variances = 4.0 * np.einsum("njj->jn", cov)
+    assert (new_var >= 0).all() and (new_var <= variances + 1e-8).all()
+
+
+def test_rows_where_nothing_was_seen_stay_as_they_are():
+    mean, cov = rows(2, 2, rank=2)
+    y = np.array([np.nan, 3.0])
+    new_mean, new_var = condition(
+        mean, cov, [Observed(lik.Poisson(), (0,), y, np.zeros(2))]
+    )
+    np.testing.assert_allclose(new_mean[:, 0], mean[:, 0])
+    np.testing.assert_allclose(new_var[:, 0], np.diag(cov[0]))
+    assert not np.allclose(new_mean[:, 1], mean[:, 1])
+
+
+def test_values_that_no_step_can_reach_are_told():
+    # exp(mean) overflows: the first step is infinite, and so is every shorter one.
+    mean, cov = np.full((1, 1), 800.0), np.ones((1, 1, 1))
+    seen = [Observed(lik.Poisson(), (0,), np.array([3.0]), np.zeros(1))]
+    with pytest.warns(
+        UserWarning, match="1 of 1 rows are predicted without the values"
+    ):
+        new_mean, _ = condition(mean, cov, seen)
+    np.testing.assert_array_equal(new_mean, mean)
