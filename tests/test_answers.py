@@ -345,6 +345,19 @@ def test_new_rows_are_absorbed_and_the_old_ones_kept():
         model.partial_fit(x[:1], {"level": [np.nan]})
 
 
+def test_a_fit_that_fails_leaves_the_model_as_it_was(fitted):
+    x, Y = make_frames()
+    before = fitted.predict(x)
+    with pytest.raises(ValueError, match="'level' must vary"):
+        fitted.fit(np.hstack([x, x]), Y.assign(level=1.0))
+    with pytest.raises(ValueError, match="`outputs` must name the columns"):
+        fitted.fit(np.hstack([x, x]), {"heat": Y["level"]})
+    np.testing.assert_array_equal(fitted.predict(x), before)
+    assert fitted.output_names_ == list(Y.columns) and fitted.n_features_in_ == 1
+    with pytest.raises(ValueError, match="`Y` must have observed values; got none"):
+        fitted.elbo(x, Y.assign(level=np.nan, calls=np.nan, open=None))
+
+
 def test_the_first_partial_fit_is_a_fit(fitted):
     model = make_model().partial_fit(*make_frames())
     x, _ = make_frames()
@@ -365,6 +378,22 @@ def test_a_callback_sees_the_run_and_may_end_it(caplog):
     assert "fitting 3 outputs by 2 start(s) of 60 iterations" in said
     assert any(text.startswith("iteration 50 of 60: -ELBO") for text in said)
     assert any("ended after 50 iterations (callback)" in text for text in said)
+
+
+# Inspection.
+
+
+def test_weights_and_lengthscales_have_names_and_units(fitted):
+    weights, scales = fitted.weights(), fitted.lengthscales()
+    p = fitted.parameters()
+    np.testing.assert_array_equal(weights, p["weights"])
+    assert list(weights.index)[1:] == [
+        "calls: log rate",
+        "open: logit of the probability",
+    ]
+    assert list(weights.columns) == list(scales.index) == ["u1", "u2", "u3"]
+    np.testing.assert_array_equal(scales, p["lengthscale"])
+    assert list(scales.columns) == ["x0"]
 
 
 # Scores in other units, and the baseline.
@@ -410,7 +439,7 @@ def test_many_rows_show_how_far_they_are(fitted, monkeypatch, capsys):
     x = np.random.default_rng(0).random((9000, 1))
     quiet = fitted.predict(x)
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr(mg.progress, "_MANY_CHUNKS", 2)
+    monkeypatch.setattr(mg.progress, "_MANY_ROWS", 5000)
     monkeypatch.setattr(fitted, "progress", True)
     np.testing.assert_array_equal(fitted.predict(x), quiet)
     assert "9,000 / 9,000 rows" in capsys.readouterr().err

@@ -159,3 +159,14 @@ def test_splits_are_fixed(folder):
     with pytest.raises(ValueError, match="`split` must be one of"):
         datasets.load("naval", data_dir=folder, split=7)
     assert _files.SPLITS == (0, 1, 2)
+
+
+def test_houses_have_four_types_and_gaps():
+    X, Y = mg.datasets.houses(200, missing=0.3, seed=1)
+    assert list(X.columns) == ["east", "north"] and len(X) == len(Y) == 200
+    assert set(Y["sold"].dropna()) == {"yes", "no"}
+    assert (Y["visits"].dropna() % 1 == 0).all() and (Y["days"].dropna() > 0).all()
+    assert 0.2 < Y.isna().to_numpy().mean() < 0.4
+    assert not mg.datasets.houses(missing=0.0)[1].isna().to_numpy().any()
+    with pytest.raises(ValueError, match="`missing` must be at least 0 and below 1"):
+        mg.datasets.houses(missing=1.0)

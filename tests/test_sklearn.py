@@ -73,6 +73,8 @@ def test_an_unfitted_estimator_says_so():
         model.parameters,
         model.summary,
         model.correlation,
+        model.weights,
+        model.lengthscales,
         model.relevance,
         ft.partial(model.independent().predict, X),
         ft.partial(model.independent().nlpd, X, Y),

@@ -186,22 +186,21 @@ class MotleyGP(Predictor):
         given = self.get_params(deep=False)
         settings.check(given)
         table = frames.as_table(X, Y)
-        likelihoods = [lik.get(entry) for entry in self._outputs(table)]
-        infer.warn(self.choices_)
+        entries, choices = self._outputs(table)
+        infer.warn(choices)
+        likelihoods = [lik.get(entry) for entry in entries]
         observed = observations(
             table.names, table.xs, table.ys, likelihoods, sample_weight, exposure
         )
-        self._remember(table, observed.xs[0].shape[1])
+        num_inputs = observed.xs[0].shape[1]
         # Raw values are checked first, so that an error names what the user gave.
-        observed.dataset(no_scaling(self.n_features_in_, len(table.names)), likelihoods)
-        self.scaling_ = self._scaling(observed, likelihoods)
+        observed.dataset(no_scaling(num_inputs, len(table.names)), likelihoods)
+        scaling = self._scaling(observed, likelihoods)
         likelihoods = [
             likelihood.in_units(scale)
-            for likelihood, scale in zip(
-                likelihoods, self.scaling_.y_scale, strict=True
-            )
+            for likelihood, scale in zip(likelihoods, scaling.y_scale, strict=True)
         ]
-        data, held_out = observed.dataset(self.scaling_, likelihoods), None
+        data, held_out = observed.dataset(scaling, likelihoods), None
         rng = np.random.default_rng(self.random_state)
         if self.validation_fraction:
             data, held_out = hold_out(rng, data, self.validation_fraction)
@@ -209,8 +208,8 @@ class MotleyGP(Predictor):
             data=data,
             held_out=held_out,
             likelihoods=likelihoods,
-            start=settings.start(given, likelihoods, self.scaling_, table.names),
-            scheme=settings.scheme(given, self.n_features_in_),
+            start=settings.start(given, likelihoods, scaling, table.names),
+            scheme=settings.scheme(given, num_inputs),
             batch_size=self.batch_size,
             num_steps=self.max_iter,
             time_limit=self.time_limit,
@@ -218,6 +217,9 @@ class MotleyGP(Predictor):
         seeds = [int(seed) for seed in rng.integers(2**31, size=self.restarts)]
         outcomes = run_all(task, seeds, given, resume=resume, callback=callback)
         fitted, chosen = restarts.best(outcomes)
+        # Nothing of the estimator changes before all has gone well.
+        self._remember(table, num_inputs)
+        self.choices_, self.scaling_ = choices, scaling
         self.model_, self.q_, self.theta_std_ = fitted
         self.trace_, self.ended_ = chosen.trace, chosen.ended
         self.restarts_ = [
@@ -249,8 +251,6 @@ class MotleyGP(Predictor):
             )
         observed = self._new_observations(X, Y, sample_weight, exposure, partly=True)
         data = observed.dataset(self.scaling_, self.model_.likelihoods, complete=False)
-        if not data:
-            raise ValueError("`Y` must have observed values; got none.")
         show = bool(self.progress)
         with watch(self.max_iter, callback, show=show, label="updating") as tell:
             result = restarts.absorb(
@@ -271,8 +271,8 @@ class MotleyGP(Predictor):
         """The same estimator with one model per output: what sharing is worth."""
         return IndependentGPs(clone(self))
 
-    def _outputs(self, table: frames.Table) -> list[Any]:
-        """The likelihood of each output, as given or inferred."""
+    def _outputs(self, table: frames.Table) -> tuple[list[Any], list[infer.Choice]]:
+        """The likelihood of each output, given or inferred, and what was inferred."""
         if isinstance(self.outputs, str) and self.outputs != "auto":
             raise ValueError(
                 "`outputs` must be 'auto', or name a likelihood per output; "
@@ -284,17 +284,17 @@ class MotleyGP(Predictor):
         entries = dict(
             zip(table.names, frames.by_output(given, table.names), strict=True)
         )
-        self.choices_ = infer.infer_outputs(
+        choices = infer.infer_outputs(
             {
                 name: (column.values, column.kind)
                 for name, column in zip(table.names, table.columns, strict=True)
                 if isinstance(entries[name], str) and entries[name] == "auto"
             }
         )
-        if self.choices_ and self.progress:
-            Console(stderr=True).print(infer.table(self.choices_))
-        inferred = {choice.name: choice.likelihood for choice in self.choices_}
-        return list((entries | inferred).values())
+        if choices and self.progress:
+            Console(stderr=True).print(infer.table(choices))
+        inferred = {choice.name: choice.likelihood for choice in choices}
+        return list((entries | inferred).values()), choices
 
     def _remember(self, table: frames.Table, num_inputs: int) -> None:
         """The names of a table, and what its labels stand for."""
@@ -316,7 +316,7 @@ class MotleyGP(Predictor):
         if self.standardize:
             scaling = standardising(observed.xs, observed.ys, likelihoods)
         else:
-            scaling = no_scaling(self.n_features_in_, len(observed.names))
+            scaling = no_scaling(observed.xs[0].shape[1], len(observed.names))
         return settings.started_units(self.start, scaling)
 
     # Inspection.
@@ -327,6 +327,23 @@ class MotleyGP(Predictor):
         labels = inspection.function_names(self.model_, self.output_names_)
         values = inspection.function_correlation(self.model_)
         return pd.DataFrame(values, index=labels, columns=labels)
+
+    def weights(self) -> pd.DataFrame:
+        """The weight of each latent process, "u1" and on, in each parameter function.
+
+        A process of rank R has R columns of its name.
+        """
+        check_is_fitted(self, "model_")
+        prior = self.model_.prior
+        labels = inspection.function_names(self.model_, self.output_names_)
+        processes = [f"u{q + 1}" for q in prior.owner]
+        return pd.DataFrame(np.asarray(prior.weights), index=labels, columns=processes)
+
+    def lengthscales(self) -> pd.DataFrame:
+        """The length-scale of each latent process along each input, in its unit."""
+        values = self.parameters()["lengthscale"]
+        processes = [f"u{q + 1}" for q in range(len(values))]
+        return pd.DataFrame(values, index=processes, columns=self._features())
 
     def relevance(self) -> pd.DataFrame:
         """How much each parameter function varies with each input: see

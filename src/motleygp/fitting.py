@@ -37,8 +37,9 @@ class Observations(NamedTuple):
         *,
         complete: bool = True,
     ) -> Dataset:
-        """The data as the model sees them."""
-        return make_dataset(
+        """The data as the model sees them; outputs without values are left out where
+        they need not be `complete`."""
+        data = make_dataset(
             [scaling.inputs(x) for x in self.xs],
             scaling.outputs(self.ys),
             likelihoods,
@@ -47,6 +48,9 @@ class Observations(NamedTuple):
             exposures=self.exposures,
             complete=complete,
         )
+        if not data:
+            raise ValueError("`Y` must have observed values; got none.")
+        return data
 
 
 def observations(
@@ -64,7 +68,8 @@ def observations(
     if sample_weight is not None:
         weights = frames.per_row(sample_weight, names, lengths, "sample_weight")
         for name, weight, y in zip(names, weights, ys, strict=True):
-            if weight.shape == y.shape and not np.any(weight[~np.isnan(y)]):
+            own = weight[~np.isnan(y)] if weight.shape == y.shape else weight
+            if len(own) and not own.any():
                 raise ValueError(
                     f"`sample_weight` must be above 0 for some observed value of "
                     f"{name!r}; every weight is zero."

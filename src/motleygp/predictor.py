@@ -23,6 +23,8 @@ from motleygp.scaling import Scaling
 
 # Of a prediction that averages over q(theta).
 _DRAWS_OF_THETA = 20
+# Whose distributions are in memory at a time where their means alone are wanted.
+_ROWS_OF_MEANS = 1 << 15
 
 
 class Predictor(BaseEstimator):
@@ -204,7 +206,7 @@ class Predictor(BaseEstimator):
         models = self._models(bayesian)
         means = np.empty((len(self.output_names_), len(x)))
         # Some rows at a time: only their means stay.
-        for rows in watched_rows(bool(self.progress))(chunks(len(x))):
+        for rows in watched_rows(bool(self.progress))(chunks(len(x), _ROWS_OF_MEANS)):
             some = self._distributions(
                 x[rows], (), [e[rows] for e in exposures], models, show=False
             )

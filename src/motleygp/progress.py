@@ -53,12 +53,12 @@ def progress_bar(
         yield update
 
 
-# Chunks of rows from which on a prediction takes seconds.
-_MANY_CHUNKS = 40
+# Rows from which on a prediction takes seconds.
+_MANY_ROWS = 80_000
 
 
 def watched_rows(show: bool) -> Callable[[list[slice]], Iterator[slice]]:
-    """Goes through the chunks of a prediction, and draws a bar if they are many."""
+    """Goes through the rows of a prediction, and draws a bar if they are many."""
 
     def watch(parts: list[slice]) -> Iterator[slice]:
         columns = (
@@ -67,7 +67,7 @@ def watched_rows(show: bool) -> Callable[[list[slice]], Iterator[slice]]:
             TextColumn("{task.completed:,} / {task.total:,} rows"),
             TimeRemainingColumn(),
         )
-        quiet = not show or len(parts) < _MANY_CHUNKS
+        quiet = not show or parts[-1].stop < _MANY_ROWS
         bar = Progress(*columns, console=Console(stderr=True), disable=quiet)
         with bar:
             task = bar.add_task("predicting", total=parts[-1].stop)
