@@ -162,11 +162,11 @@ def test_splits_are_fixed(folder):
 
 
 def test_houses_have_four_types_and_gaps():
-    X, Y = mg.datasets.houses(200, missing=0.3, seed=1)
+    X, Y = datasets.houses(200, missing=0.3, seed=1)
     assert list(X.columns) == ["east", "north"] and len(X) == len(Y) == 200
     assert set(Y["sold"].dropna()) == {"yes", "no"}
     assert (Y["visits"].dropna() % 1 == 0).all() and (Y["days"].dropna() > 0).all()
     assert 0.2 < Y.isna().to_numpy().mean() < 0.4
-    assert not mg.datasets.houses(missing=0.0)[1].isna().to_numpy().any()
+    assert not datasets.houses(missing=0.0)[1].isna().to_numpy().any()
     with pytest.raises(ValueError, match="`missing` must be at least 0 and below 1"):
-        mg.datasets.houses(missing=1.0)
+        datasets.houses(missing=1.0)
