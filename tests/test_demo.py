@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from motleygp import cli, datasets, demo, plotting
+import motleygp_cli as cli
+from motleygp import datasets, demo, plotting
 from motleygp.likelihoods import Poisson
 from motleygp.predictive import Predictive
 

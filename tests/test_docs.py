@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import motleygp as mg
+import motleygp_cli as cli
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -30,6 +31,14 @@ def test_the_readme_runs(monkeypatch, capsys, tmp_path):
     exec(compile(code, "README.md", "exec"), {})
     said = capsys.readouterr()
     assert "coverage95" in said.out and re.search(r"visits +│ poisson", said.err)
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/command.md"])
+def test_the_commands_shown_are_commands(name):
+    lines = re.findall(r"^\$ (motleygp .*)$", (ROOT / name).read_text(), re.MULTILINE)
+    assert len(lines) == 4
+    for line in lines:
+        assert cli._parser().parse_args(line.split()[1:]).command in line
 
 
 @pytest.mark.slow

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from motleygp import cli, vo
+import motleygp_cli as cli
+from motleygp import vo
 
 NUM_SEEDS = 100
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from motleygp.cli import main
+from motleygp_cli import main
 
 if __name__ == "__main__":
     sys.exit(main())
