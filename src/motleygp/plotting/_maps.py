@@ -1,0 +1,106 @@
+"""Predictions over two inputs."""
+
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.tri import Triangulation
+
+from motleygp import frames
+from motleygp.likelihoods import Bernoulli
+from motleygp.predictive import AbstractPredictive
+
+# Even steps of lightness, in colour and in grey.
+_COLOURS = "viridis"
+
+
+def predictive_map(
+    ax: Axes, x: Any, predictive: AbstractPredictive, *, what: str = "mean"
+) -> Axes:
+    """An output over two inputs, as colours: its "mean" or its standard deviation.
+
+    Rows that form a grid, in any order, are its cells. Scattered ones are the corners
+    of triangles, between which the colour goes smoothly. The names of a frame's columns
+    label the axes.
+
+    **Arguments:**
+
+    - `x`: the inputs of the rows, (N, 2).
+    - `what`: "mean" or "std".
+    """
+    if what not in ("mean", "std"):
+        raise ValueError(f"`what` must be 'mean' or 'std'; got {what!r}.")
+    matrix = frames.as_matrix(x, name="x")
+    if matrix.shape != (len(predictive), 2):
+        raise ValueError(
+            "`x` must have two columns and one row per row of `predictive`, "
+            f"{len(predictive)}; got shape {matrix.shape}."
+        )
+    if not np.isfinite(matrix).all():
+        strange = matrix[~np.isfinite(matrix)][0]
+        raise ValueError(f"`x` must hold finite numbers; got {strange}.")
+    norm = Normalize()
+    if what == "std":
+        values, label = predictive.std, "standard deviation"
+    elif isinstance(predictive.likelihood, Bernoulli):
+        values, label = predictive.mean, "probability of 1"
+        # Maps of probabilities are compared, so their colours always mean the same.
+        norm = Normalize(0.0, 1.0)
+    else:
+        values, label = predictive.mean, "mean"
+    ax.figure.colorbar(_coloured(ax, matrix, values, norm), ax=ax, label=label)
+    if frames.is_frame(x):
+        across, up = frames.features(x) or ("", "")
+        ax.set_xlabel(across)
+        ax.set_ylabel(up)
+    return ax
+
+
+def inducing_points(ax: Axes, z: Any, *, label: str = "inducing points") -> Axes:
+    """Inducing points: crosses over two inputs, ticks along the bottom over one.
+
+    `z` has shape (M, P), or any number of such matrices, as `parameters()["inducing"]`.
+    """
+    points = frames.as_matrix(z, name="z")
+    if points.ndim < 2 or points.shape[-1] not in (1, 2):
+        raise ValueError(
+            f"`z` must have shape (..., M, 1) or (..., M, 2); got {points.shape}."
+        )
+    points = points.reshape(-1, points.shape[-1])
+    if points.shape[1] == 1:
+        # Across in the data's units, up in shares of the axes.
+        style = {"marker": "|", "color": "black", "transform": ax.get_xaxis_transform()}
+        ax.scatter(points[:, 0], np.full(len(points), 0.02), label=label, **style)
+        return ax
+    # White around black is seen on every colour.
+    ax.scatter(*points.T, marker="x", color="white", s=36, linewidths=3.0)
+    ax.scatter(*points.T, marker="x", color="black", s=24, linewidths=1.2, label=label)
+    return ax
+
+
+def _coloured(
+    ax: Axes, x: np.ndarray, values: np.ndarray, norm: Normalize
+) -> ScalarMappable:
+    across, column = np.unique(x[:, 0], return_inverse=True)
+    up, row = np.unique(x[:, 1], return_inverse=True)
+    style: dict[str, Any] = {"cmap": _COLOURS, "norm": norm, "rasterized": True}
+    if min(len(across), len(up)) > 1 and len(across) * len(up) == len(x):
+        grid = np.full((len(up), len(across)), np.nan)
+        grid[row, column] = values
+        # Rows that come twice leave a cell empty: no grid.
+        if not np.isnan(grid).any():
+            return ax.pcolormesh(across, up, grid, shading="nearest", **style)
+    return ax.tripcolor(_triangles(x), values, shading="gouraud", **style)
+
+
+def _triangles(x: np.ndarray) -> Triangulation:
+    """Of neighbours by eye: as near across as up, whatever the inputs' units."""
+    centred = x - x.mean(axis=0)
+    scaled = centred / np.maximum(np.abs(centred).max(axis=0), np.finfo(float).tiny)
+    if np.linalg.matrix_rank(scaled) < 2:
+        raise ValueError(
+            f"`x` must have three rows that are no line; got {len(x)} on one."
+        )
+    return Triangulation(x[:, 0], x[:, 1], Triangulation(*scaled.T).triangles)

@@ -1,0 +1,150 @@
+"""How training went, in one run and in several."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import ArrayLike
+
+from motleygp.plotting._style import BLUE, ORANGE
+
+_HELD_OUT = "held-out NLPD (dashed)"
+# What a trace may count, what it is called, and its mark near the bottom of the axes.
+_REFUSALS = (
+    ("refused", "refused step of q(u)", "x", 0.02),
+    ("theta_refused", "refused draw of theta", "+", 0.05),
+)
+# The running mean's window is a fortieth of the run, its beginning a tenth.
+_WINDOW, _FIRST = 40, 10
+
+
+def trace(
+    ax: Axes,
+    history: Mapping[str, np.ndarray] | ArrayLike,
+    *,
+    label: str | None = None,
+) -> Axes:
+    """Minus the bound by iteration: each minibatch's faintly, a running mean boldly.
+
+    A whole `trace_` also shows, near the bottom, where a step or a draw was refused,
+    and, dashed and on an axis at the right, the scores on held-out rows. Several runs
+    may be drawn on the same axes.
+
+    **Arguments:**
+
+    - `history`: the `trace_` of an estimator, or minus the bound at each iteration.
+    """
+    run = history if isinstance(history, Mapping) else {"nelbo": history}
+    if "nelbo" not in run:
+        raise ValueError(f"`history` must have the entry 'nelbo'; got {list(run)}.")
+    nelbo = np.asarray(run["nelbo"], dtype=float)
+    if nelbo.ndim != 1 or not np.isfinite(nelbo).any():
+        raise ValueError(
+            "`history` must have one number per iteration, one of them finite; "
+            f"got shape {nelbo.shape}."
+        )
+    iteration = np.asarray(run.get("iteration", np.arange(1, len(nelbo) + 1)))
+    earlier = ax.get_ylim() if ax.has_data() else None
+    # The bound at a refused draw of theta is not finite.
+    finite = np.isfinite(nelbo)
+    values, when = nelbo[finite], iteration[finite]
+    width = max(1, len(values) // _WINDOW)
+    smooth = np.convolve(values, np.ones(width) / width, mode="valid")
+    (line,) = ax.plot(when[width - 1 :], smooth, label=label, zorder=3)
+    ax.plot(when, values, color=line.get_color(), alpha=0.15)
+    ax.set_ylim(*_limits(values, earlier))
+    ax.set_xlabel("iteration")
+    ax.set_ylabel("minus the bound")
+    _mark_refusals(ax, run, iteration, line.get_color())
+    if "held_out" in run:
+        _draw_held_out(ax, iteration, np.asarray(run["held_out"]), line.get_color())
+    return ax
+
+
+def restart_boxes(ax: Axes, scores: Mapping[str, ArrayLike]) -> Axes:
+    """Scores over restarts as boxes, one per label; lower is better.
+
+    A box spans the quartiles, its line is the median, its whiskers reach 1.5 times its
+    height at most, and diamonds lie beyond them. Runs that failed, whose score is not
+    finite, are counted under the label.
+
+    **Arguments:**
+
+    - `scores`: by label, for example ``{"fng": [r["score"] for r in m.restarts_]}``.
+    """
+    if not scores:
+        raise ValueError("`scores` must have an entry at least; got none.")
+    rows = {name: np.asarray(own, dtype=float).ravel() for name, own in scores.items()}
+    labels = []
+    for name, own in rows.items():
+        if not len(own):
+            raise ValueError(f"`scores` must have numbers; got none for {name!r}.")
+        failed = int(np.sum(~np.isfinite(own)))
+        labels.append(f"{name}\n{failed} of {len(own)} failed" if failed else name)
+    ax.boxplot(
+        [own[np.isfinite(own)] for own in rows.values()],
+        tick_labels=labels,
+        patch_artist=True,
+        widths=0.5,
+        boxprops={"facecolor": BLUE, "alpha": 0.5},
+        medianprops={"color": "black", "linewidth": 2.0},
+        flierprops={"marker": "D", "markersize": 4, "markerfacecolor": ORANGE},
+    )
+    ax.set_ylabel("score (lower is better)")
+    return ax
+
+
+def _limits(
+    values: np.ndarray, earlier: tuple[float, float] | None
+) -> tuple[float, float]:
+    """Those of all but the first iterations, which would flatten the others."""
+    later = values[len(values) // _FIRST :]
+    low, high = float(later.min()), float(later.max())
+    room = 0.05 * (high - low) or 1.0
+    before_low, before_high = earlier or (low, high)
+    return min(low - room, before_low), max(high + room, before_high)
+
+
+def _mark_refusals(
+    ax: Axes, run: Mapping[str, Any], iteration: np.ndarray, color: Any
+) -> None:
+    for name, label, marker, height in _REFUSALS:
+        where = iteration[np.asarray(run.get(name, np.zeros(len(iteration)))) > 0]
+        if not len(where):
+            continue
+        # Once in a legend is enough for several runs.
+        named = label in ax.get_legend_handles_labels()[1]
+        ax.scatter(
+            where,
+            np.full(len(where), height),
+            # Across in iterations, up in shares of the axes.
+            transform=ax.get_xaxis_transform(),
+            marker=marker,
+            color=color,
+            s=16,
+            linewidths=1.0,
+            zorder=4,
+            label=None if named else label,
+        )
+
+
+def _draw_held_out(
+    ax: Axes, iteration: np.ndarray, scores: np.ndarray, color: Any
+) -> None:
+    known = np.isfinite(scores)
+    if known.any():
+        style = {"color": color, "linestyle": "--", "marker": "o", "markersize": 3}
+        _held_out_axis(ax).plot(iteration[known], scores[known], **style)
+
+
+def _held_out_axis(ax: Axes) -> Axes:
+    """The axis at the right that an earlier run made, or a new one."""
+    place = ax.get_position().bounds
+    for other in ax.get_shared_x_axes().get_siblings(ax):
+        if other.get_label() == _HELD_OUT and other.get_position().bounds == place:
+            return other
+    right = ax.twinx()
+    right.set_label(_HELD_OUT)
+    right.set_ylabel(_HELD_OUT)
+    return right
