@@ -144,6 +144,17 @@ def expected_log_density(
     return values @ weights.ravel()
 
 
+def whitened(
+    parameters: Mapping[str, Any], K: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean, precision and H, V = H^T H, of q(v): u_g = L_g v_g with K_g = L_g L_g^T."""
+    inverse = np.linalg.inv(np.linalg.cholesky(K))
+    mean = np.einsum("gmk,gk->gm", inverse, parameters["q_mean"])
+    cov = inverse @ parameters["q_cov"] @ inverse.swapaxes(1, 2)
+    precision = np.linalg.inv(cov)
+    return mean, precision, np.linalg.inv(np.linalg.cholesky(precision))
+
+
 def kl_divergence(m: np.ndarray, V: np.ndarray, K: np.ndarray) -> float:
     """KL[N(m, V) || N(0, K)] in its textbook form."""
     trace = np.trace(np.linalg.solve(K, V))

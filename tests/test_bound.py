@@ -58,12 +58,7 @@ def whitened(
 ) -> Posterior:
     """q(v) for u = L v, without the package's `whiten`."""
     K = np.stack(paper.inducing_covariances(parameters, rank, normalised))
-    inverse = np.linalg.inv(np.linalg.cholesky(K))
-    mean = np.einsum("gmk,gk->gm", inverse, parameters["q_mean"])
-    cov = inverse @ parameters["q_cov"] @ inverse.swapaxes(1, 2)
-    precision = np.linalg.inv(cov)
-    half = np.linalg.inv(np.linalg.cholesky(precision))
-    return Posterior(*map(jnp.asarray, (mean, precision, half)))
+    return Posterior(*map(jnp.asarray, paper.whitened(parameters, K)))
 
 
 def make_problem(

@@ -219,14 +219,10 @@ def make_problem(
         for d, n in enumerate(names)
     )
     K = np.stack(reference.inducing_covariances(parameters, 1, normalised))
-    inverse = np.linalg.inv(np.linalg.cholesky(K))
-    mean = np.einsum("gmk,gk->gm", inverse, parameters["q_mean"])
-    precision = np.linalg.inv(inverse @ parameters["q_cov"] @ inverse.swapaxes(1, 2))
-    half = np.linalg.inv(np.linalg.cholesky(precision))
     prior = make_prior(form, parameters, normalised)
     return Problem(
         Model(prior, jnp.asarray(parameters["offset"]), likelihoods),
-        Posterior(*map(jnp.asarray, (mean, precision, half))),
+        Posterior(*map(jnp.asarray, paper.whitened(parameters, K))),
         make_dataset(xs, ys, likelihoods),
         parameters,
         [
