@@ -181,6 +181,7 @@ def test_killed_twenty_times(tmp_path):
         assert code == 0
         assert_same(end("whole"), end("killed"))
         ends += 1
+        longest *= 0.8  # the machine was busier when it was measured
         shutil.rmtree(tmp_path / "killed")
     assert resumed > 5
 
