@@ -37,9 +37,14 @@ OUTPUTS = (
 NUM_ROWS, NUM_TEST = 2000, 100
 LENGTHSCALES = np.array([[0.1], [0.15], [0.2], [0.3]])
 SPREAD = 0.7
-# The constant means of the functions, where 0 would make odd data: log variances and
-# log shapes.
-OFFSETS = {"hetgaussian": (0.0, -1.5), "beta": (1.0, 1.0), "gamma": (1.0, 0.0)}
+# The constant means of the functions, where 0 would make odd data: log variances, log
+# shapes, and rates of which a central interval is more than 0 and 1.
+OFFSETS = {
+    "hetgaussian": (0.0, -1.5),
+    "beta": (1.0, 1.0),
+    "gamma": (1.0, 0.0),
+    "poisson": (1.5,),
+}
 BINS = 10
 
 
