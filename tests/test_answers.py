@@ -264,6 +264,15 @@ def test_wrong_weights_and_exposures_are_refused(arguments, message):
         make_model().fit(*make_frames(), **arguments)
 
 
+@pytest.mark.parametrize("exposure", [np.ones(60), {"heat": np.ones(60)}, {}])
+def test_an_exposure_needs_an_output_that_counts(exposure):
+    x, Y = make_frames()
+    with pytest.raises(ValueError, match=r"of outputs that count, .* got 'level'"):
+        mg.MotleyGP({"level": "gaussian"}, **SETTINGS).fit(
+            x, Y[["level"]], exposure=exposure
+        )
+
+
 # Going on.
 
 

@@ -242,7 +242,7 @@ def wrong(folder: Path) -> dict[str, tuple[list[str], int, str]]:
         ),
         "folder": (
             ["predict", model, data, "-o", str(folder / "no" / "p.csv")],
-            2,
+            1,
             "there is no folder",
         ),
         "dataset": (["datasets", "mars", "-o", str(folder / "p.csv")], 2, "got 'mars'"),

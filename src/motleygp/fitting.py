@@ -91,12 +91,12 @@ def checked_exposures(
         name: likelihood.counts
         for name, likelihood in zip(names, likelihoods, strict=True)
     }
-    named = list(exposure) if isinstance(exposure, Mapping) else list(names)
+    named = list(exposure) if isinstance(exposure, Mapping) else []
     wrong = [name for name in named if name in counts and not counts[name]]
-    if (wrong and isinstance(exposure, Mapping)) or not any(counts.values()):
+    if wrong or not any(counts.values()):
         raise ValueError(
             "`exposure` must be of outputs that count, such as poisson; got "
-            f"{wrong[0]!r}."
+            f"{wrong[0] if wrong else ', '.join(names)!r}."
         )
     found = frames.per_row(exposure, names, lengths, "exposure")
     if any((column <= 0).any() for column in found):

@@ -58,6 +58,6 @@ def trainable(model: Model) -> PyTree:
 
 def all_fixed(model: Model) -> Model:
     """The same model with nothing left to learn but q(u)."""
-    has_smoothing = hasattr(model.prior, "log_smoothing")
-    names = tuple(name for name in FIXABLE if name != "smoothing" or has_smoothing)
+    there = {*model.prior.parameters(), "offset", "noise"}
+    names = tuple(name for name in FIXABLE if name in there)
     return Model(model.prior, model.offset, model.likelihoods, fixed=names)

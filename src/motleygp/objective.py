@@ -270,20 +270,19 @@ def _natural_terms(
     g_var: Float[Array, "G C"],
     base: Posterior | None,
 ) -> NaturalTerms:
-    def one_group(mean: Array, basis: Array, g_mean: Array, g_var: Array):
-        eye = jnp.eye(mean.shape[0], dtype=mean.dtype)
-        target = eye + 2.0 * (basis * g_var[None, :]) @ basis.T
-        return NaturalTerms(basis @ g_mean + mean, target)
+    """The data's part, and that of N(m_0, P_0^-1): P_0 (m - m_0) and P_0, which are m
+    and I where it is p(u)."""
 
-    terms = over_groups(one_group, q.mean, basis, g_mean, g_var)
+    def one_group(basis: Array, g_mean: Array, g_var: Array) -> NaturalTerms:
+        return NaturalTerms(basis @ g_mean, 2.0 * (basis * g_var[None, :]) @ basis.T)
+
+    data = over_groups(one_group, basis, g_mean, g_var)
     if base is None:
-        return terms
-    # N(m_0, P_0^-1) in the place of N(0, I): P_0 (m - m_0) for m, and P_0 for I.
-    pull = jnp.einsum("gmk,gk->gm", base.precision, q.mean - base.mean)
-    eye = jnp.eye(q.mean.shape[1], dtype=q.mean.dtype)
-    return NaturalTerms(
-        terms.gradient - q.mean + pull, terms.target - eye + base.precision
-    )
+        pull, precision = q.mean, jnp.eye(q.mean.shape[1], dtype=q.mean.dtype)
+    else:
+        precision = base.precision
+        pull = jnp.einsum("gmk,gk->gm", precision, q.mean - base.mean)
+    return NaturalTerms(data.gradient + pull, precision + data.target)
 
 
 def _mix(

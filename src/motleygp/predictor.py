@@ -369,17 +369,12 @@ class Predictor(BaseEstimator):
         In the user's units or, with `standardized`, in those that the model sees, as
         papers report it: of a real output, less by the logarithm of its scale.
         """
-        log_scale = np.log(self._fitted_scales()) if standardized else None
-        scores = {}
-        for d, (name, p, y) in enumerate(self._scored(X, Y, exposure)):
-            scores[name] = metrics.nlpd(p, y)
-            if log_scale is not None:
-                scores[name] -= float(log_scale[d])
+        scored = self._scored(X, Y, exposure)
+        scores = {name: metrics.nlpd(p, y) for name, p, y in scored}
+        if standardized:
+            scales = zip(scores, self.scaling_.y_scale, strict=True)
+            scores = {name: scores[name] - float(np.log(s)) for name, s in scales}
         return scores
-
-    def _fitted_scales(self) -> np.ndarray:
-        check_is_fitted(self, "model_")
-        return self.scaling_.y_scale
 
     def score(self, X: Any, Y: Any, *, exposure: Any = None) -> float:
         """Minus the mean over outputs of `nlpd`: larger is better."""

@@ -27,7 +27,7 @@ def demo(args: argparse.Namespace) -> int:
     """The demonstration."""
     from motleygp import demo
 
-    _check_folder(args.output.parent)
+    tables.check_folder(args.output.parent)
     demo.run(args.output, max_iter=args.max_iter, seed=args.seed, quiet=args.quiet)
     return GOOD
 
@@ -36,14 +36,9 @@ def vo(args: argparse.Namespace) -> int:
     """Variational optimisation of the paper's example."""
     from motleygp import vo
 
-    _check_folder(args.output_dir.parent)
+    tables.check_folder(args.output_dir.parent)
     vo.run(args.output_dir, seeds=args.seeds, seed=args.seed, quiet=args.quiet)
     return GOOD
-
-
-def _check_folder(folder: Path) -> None:
-    if not folder.is_dir():
-        raise ValueError(f"there is no folder {str(folder)!r} to write to.")
 
 
 # Fitting.
@@ -52,7 +47,7 @@ def _check_folder(folder: Path) -> None:
 def fit(args: argparse.Namespace) -> int:
     """Fit a model to a table, with checkpoints beside the model's file until it is
     whole."""
-    _check_folder(args.output.parent)
+    tables.check_folder(args.output.parent)
     settings = _settings(args)
     table = tables.read(args.data)
     inputs, outputs = _columns(settings, table)

@@ -103,10 +103,15 @@ def replace(path: Path, put: Callable[[Path], None]) -> None:
         os.replace(there, path)
 
 
+def check_folder(folder: Path) -> None:
+    """A `ValueError` where there is nowhere to write."""
+    if not folder.is_dir():
+        raise ValueError(f"there is no folder {str(folder)!r} to write to.")
+
+
 @contextmanager
 def _beside(path: Path) -> Iterator[Path]:
-    if not path.parent.is_dir():
-        raise UsageError(f"there is no folder {str(path.parent)!r} to write to.")
+    check_folder(path.parent)
     there = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         yield there
