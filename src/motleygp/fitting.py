@@ -16,6 +16,7 @@ from motleygp.loop import Callback, Report
 from motleygp.progress import progress_bar, restarts_bar
 from motleygp.restarts import Outcome, Task
 from motleygp.scaling import Scaling
+from motleygp.seen import Seen, see
 
 _log = logging.getLogger(__name__)
 
@@ -29,6 +30,17 @@ class Observations(NamedTuple):
     ys: list[np.ndarray]
     weights: list[np.ndarray] | None = None
     exposures: list[np.ndarray] | None = None
+
+    def input_range(self) -> np.ndarray:
+        """The smallest and the largest value of each input: (2, P)."""
+        rows = np.concatenate(self.xs)
+        return np.stack([rows.min(axis=0), rows.max(axis=0)])
+
+    def seen(self, likelihoods: Sequence[AbstractLikelihood]) -> dict[str, Seen]:
+        """What a fit to these data has seen, by output."""
+        exposures = self.exposures or [None] * len(self.ys)
+        each = zip(self.names, self.ys, likelihoods, exposures, strict=True)
+        return {name: see(y, own, exposure) for name, y, own, exposure in each}
 
     def dataset(
         self,

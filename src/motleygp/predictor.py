@@ -20,6 +20,7 @@ from motleygp.predictive import AbstractPredictive, Mixture, Predictive, chunks
 from motleygp.progress import watched_rows
 from motleygp.restarts import Fitted
 from motleygp.scaling import Scaling
+from motleygp.seen import Seen
 
 # Of a prediction that averages over q(theta).
 _DRAWS_OF_THETA = 20
@@ -37,6 +38,7 @@ class Predictor(BaseEstimator):
     q_: Posterior
     theta_std_: PyTree | None
     scaling_: Scaling
+    seen_: dict[str, Seen]
     output_names_: list[str]
     classes_: dict[str, tuple[Any, Any] | None]
     n_features_in_: int
@@ -374,6 +376,21 @@ class Predictor(BaseEstimator):
         if standardized:
             scales = zip(scores, self.scaling_.y_scale, strict=True)
             scores = {name: scores[name] - float(np.log(s)) for name, s in scales}
+        return scores
+
+    def marginal_nlpd(
+        self, X: Any, Y: Any, *, exposure: Any = None
+    ) -> dict[str, float]:
+        """`nlpd` of the constant fits to the rows of the fit: of a model that does not
+        look at its inputs. What a score means is seen beside it."""
+        observed = self._new_observations(X, Y, exposure=exposure)
+        exposures = observed.exposures or [np.ones(len(x)) for x in observed.xs]
+        scores = {}
+        for name, y, own in zip(
+            self.output_names_, observed.ys, exposures, strict=True
+        ):
+            log_prob = self.seen_[name].log_prob(y, own)
+            scores[name] = -float(np.mean(log_prob[~np.isnan(y)]))
         return scores
 
     def score(self, X: Any, Y: Any, *, exposure: Any = None) -> float:

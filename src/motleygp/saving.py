@@ -7,7 +7,7 @@ The container is that of `modelfile`. The header is a JSON object:
 | `kind` | "model" |
 | `library` | the version of MotleyGP that wrote the file |
 | `settings` | the arguments but `outputs` and `start`; a scheme object is null |
-| `outputs` | for each output its `name`, its `likelihood` and the `classes` of labels |
+| `outputs` | for each its `name`, `likelihood`, `classes` of labels and `seen` |
 | `choices` | what `outputs="auto"` chose, for each output it chose for, and why |
 | `features` | the names of the input columns, or null |
 | `prior` | `form`, `normalised`, `rank`, `jitter` |
@@ -15,7 +15,7 @@ The container is that of `modelfile`. The header is a JSON object:
 
 The arrays are the leaves of the model, of q(u) and of q(theta)'s standard deviations
 by their place in the tree (`model.prior.weights`, `q.mean`, `std.prior.weights`),
-`scaling.x_shift` and the like, and `trace.nelbo` and the like;
+`scaling.x_shift` and the like, `input_range`, and `trace.nelbo` and the like;
 `restarts.0.trace.nelbo` belongs to the first restart.
 """
 
@@ -39,6 +39,7 @@ from motleygp.model import FIXABLE, Model, trainable
 from motleygp.modelfile import ModelFileError
 from motleygp.posterior import Posterior
 from motleygp.scaling import Scaling
+from motleygp.seen import Seen
 
 _FORMS = {
     form.__name__: form
@@ -116,6 +117,7 @@ def save(estimator: Any, path: str | os.PathLike) -> None:
                 "name": name,
                 "likelihood": _likelihood_spec(name, likelihood.in_units(1.0 / scale)),
                 "classes": plain(estimator.classes_[name]),
+                "seen": _seen_spec(name, estimator.seen_[name]),
             }
             for name, likelihood, scale in zip(
                 estimator.output_names_,
@@ -139,6 +141,7 @@ def save(estimator: Any, path: str | os.PathLike) -> None:
         **named_leaves(estimator.q_, "q"),
         **named_leaves(estimator.theta_std_, "std"),
         **named_leaves(estimator.scaling_, "scaling"),
+        "input_range": estimator.input_range_,
         **{f"trace.{key}": value for key, value in estimator.trace_.items()},
     }
     for number, start in enumerate(estimator.restarts_):
@@ -190,6 +193,13 @@ def _restored(
             raise ModelFileError("`features` does not fit the inducing points.")
         made.feature_names_in_ = np.asarray(header["features"], dtype=object)
     made.scaling_ = _scaling(arrays, made.n_features_in_, len(names))
+    made.seen_ = {
+        name: _seen(output["seen"], likelihood)
+        for name, output, likelihood in zip(names, outputs, likelihoods, strict=True)
+    }
+    made.input_range_ = arrays["input_range"]
+    if made.input_range_.shape != (2, made.n_features_in_):
+        raise ModelFileError("the range of the inputs does not fit them.")
     made.trace_ = columns(arrays, "trace.")
     made.ended_ = header["ended"]
     made.restarts_ = [
@@ -288,6 +298,23 @@ def _likelihood(spec: dict[str, Any]) -> lik.AbstractLikelihood:
     if "fixed" in spec:
         arguments |= {"fixed": bool(spec["fixed"]), "noise": float(spec["noise"])}
     return lik.BY_NAME[spec["name"]](**arguments)
+
+
+def _seen_spec(name: str, seen: Seen) -> dict[str, Any]:
+    return {
+        "rows": seen.rows,
+        "observed": seen.observed,
+        "likelihood": _likelihood_spec(name, seen.likelihood),
+        "f": plain(seen.f),
+    }
+
+
+def _seen(spec: dict[str, Any], likelihood: lik.AbstractLikelihood) -> Seen:
+    fitted = _likelihood(spec["likelihood"])
+    f = np.array([np.nan if value is None else value for value in spec["f"]], float)
+    if type(fitted) is not type(likelihood) or f.shape != (fitted.num_functions,):
+        raise ModelFileError("the constant fit does not fit the likelihood.")
+    return Seen(int(spec["rows"]), int(spec["observed"]), fitted, f)
 
 
 def _prior_spec(prior: priors.AbstractPrior) -> dict[str, Any]:
