@@ -5,6 +5,9 @@ natural gradients. Importing this package switches JAX to 64-bit floats: covaria
 matrices need them.
 """
 
+import importlib
+from typing import Any
+
 import jax
 
 jax.config.update("jax_enable_x64", True)
@@ -21,3 +24,10 @@ from motleygp._version import __version__ as __version__  # noqa: E402
 from motleygp.estimator import MotleyGP as MotleyGP, load as load  # noqa: E402
 from motleygp.modelfile import ModelFileError as ModelFileError  # noqa: E402
 from motleygp.predictive import Predictive as Predictive  # noqa: E402
+
+
+def __getattr__(name: str) -> Any:
+    """`motleygp.plotting` when it is asked for: matplotlib takes a while to load."""
+    if name == "plotting":
+        return importlib.import_module("motleygp.plotting")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

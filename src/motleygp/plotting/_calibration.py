@@ -1,11 +1,14 @@
 """Whether what came is what was predicted. Missing values are left out."""
 
-import numpy as np
-import scipy.stats
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
 from motleygp import metrics
+from motleygp.diagrams import (
+    interval_shares,
+    pit_density,
+    reliability_shares,
+)
 from motleygp.likelihoods import Bernoulli
 from motleygp.plotting._style import (
     BLUE,
@@ -14,9 +17,6 @@ from motleygp.plotting._style import (
     limit_to_shares,
 )
 from motleygp.predictive import AbstractPredictive
-
-# Of the shares that chance alone gives to calibrated predictions.
-_TAILS = (0.025, 0.975)
 
 
 def reliability_curve(
@@ -38,8 +38,7 @@ def reliability_curve(
         raise ValueError(
             f"`predictive` must be of a bernoulli output; got {likelihood.name}."
         )
-    predicted, observed, count = metrics.reliability(predictive, y, bins)
-    low, high = _chance(count, predicted)
+    predicted, observed, low, high = reliability_shares(predictive, y, bins)
     ax.vlines(predicted, low, high, color=REFERENCE_BAND, linewidth=6.0, zorder=1)
     _diagonal(ax)
     ax.plot(predicted, observed, "o-", markersize=4, label=label, zorder=3)
@@ -65,16 +64,12 @@ def pit_histogram(
     """
     if bins < 2:
         raise ValueError(f"`bins` must be at least 2; got {bins}.")
-    values = metrics.pit(predictive, y)
-    values = values[~np.isnan(values)]
-    count, edges = np.histogram(values, bins=bins, range=(0.0, 1.0))
-    low, high = bins * _chance(len(values), 1.0 / bins)
+    left, heights, low, high = pit_density(metrics.pit(predictive, y), bins)
     # In front of the bars, which would hide it.
-    ax.axhspan(low, high, color=REFERENCE, alpha=0.3, linewidth=0.0, zorder=3)
+    ax.axhspan(low[0], high[0], color=REFERENCE, alpha=0.3, linewidth=0.0, zorder=3)
     ax.axhline(1.0, color=REFERENCE, linestyle="--", linewidth=1.0, zorder=4)
     style = {"color": BLUE, "edgecolor": "white", "alpha": 0.5, "zorder": 2}
-    heights = bins * count / len(values)
-    ax.bar(edges[:-1], heights, 1.0 / bins, align="edge", label=label, **style)
+    ax.bar(left, heights, 1.0 / bins, align="edge", label=label, **style)
     ax.set_xlim(0.0, 1.0)
     ax.set_xlabel("probability integral transform")
     ax.set_ylabel("density")
@@ -95,13 +90,7 @@ def coverage_curve(
     ends of a discrete output's interval count in part, as in `metrics.pit`: all of them
     would make every share too large.
     """
-    values = metrics.pit(predictive, y)
-    values = values[~np.isnan(values)]
-    levels = np.linspace(0.0, 1.0, 101)
-    # A value lies in the interval of probability 2 |u - 1/2|, and in wider ones.
-    needed = np.sort(np.abs(2.0 * values - 1.0))
-    shares = np.searchsorted(needed, levels, side="right") / len(values)
-    low, high = _chance(len(values), levels)
+    levels, shares, low, high = interval_shares(metrics.pit(predictive, y))
     ax.fill_between(levels, low, high, color=REFERENCE_BAND, linewidth=0.0, zorder=1)
     _diagonal(ax)
     ax.plot(levels, shares, label=label, zorder=3)
@@ -110,12 +99,6 @@ def coverage_curve(
     ax.set_xlabel("probability of the interval")
     ax.set_ylabel("observed share inside")
     return ax
-
-
-def _chance(count: int | np.ndarray, probability: float | np.ndarray) -> np.ndarray:
-    """Where 95 % of the shares lie among so many rows of this probability: (2, ...)."""
-    ends = [scipy.stats.binom.ppf(tail, count, probability) for tail in _TAILS]
-    return np.stack(ends) / count
 
 
 def _diagonal(ax: Axes) -> None:

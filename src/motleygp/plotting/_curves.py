@@ -9,6 +9,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 
 from motleygp import frames
+from motleygp.diagrams import crossed
 from motleygp.likelihoods import Bernoulli
 from motleygp.plotting._style import BAND_ALPHA, DATA, limit_to_shares
 from motleygp.predictive import AbstractPredictive
@@ -69,8 +70,11 @@ def predictive_curve(
     return ax
 
 
-def observations(ax: Axes, x: Any, y: ArrayLike, *, label: str = "data") -> Axes:
-    """The observed values as dots; missing ones are left out."""
+def observations(
+    ax: Axes, x: Any, y: ArrayLike, *, bars: bool = False, label: str = "data"
+) -> Axes:
+    """The observed values as dots or, as counts are often shown, as `bars` from zero;
+    missing ones are left out."""
     x = frames.as_matrix(x, name="x").ravel()
     y = frames.as_matrix(y, name="y").ravel()
     if x.shape != y.shape:
@@ -78,6 +82,9 @@ def observations(ax: Axes, x: Any, y: ArrayLike, *, label: str = "data") -> Axes
             f"`y` must have one value per row of `x`, {len(x)}; got {len(y)}."
         )
     seen = ~np.isnan(y)
+    if bars:
+        ax.vlines(x[seen], 0.0, y[seen], color=DATA, alpha=0.6, label=label)
+        return ax
     style = {"color": DATA, "s": 6, "linewidths": 0, "alpha": 0.6}
     ax.scatter(x[seen], y[seen], label=label, **style)
     return ax
@@ -116,19 +123,17 @@ def partial_dependence(
         )
     names = _feature_names(model, X, matrix.shape[1])
     place = _place(names, feature)
-    values = np.linspace(matrix[:, place].min(), matrix[:, place].max(), num)
-    rows = _some_rows(matrix, max_rows)
-    crossed = np.tile(rows, (num, 1))
-    crossed[:, place] = np.repeat(values, len(rows))
+    values, every = crossed(matrix, place, num, max_rows)
+    rows = every.reshape(-1, len(names))
     # Under its names, so that the model finds the order of its own columns.
-    named = pd.DataFrame(crossed, columns=names) if frames.is_frame(X) else crossed
+    named = pd.DataFrame(rows, columns=names) if frames.is_frame(X) else rows
     predictions = model.predict_dist(named)
     if output not in predictions:
         raise ValueError(
             f"`output` must be one of {list(predictions)}; got {output!r}."
         )
     predictive = predictions[output]
-    means = predictive.mean.reshape(num, len(rows))
+    means = predictive.mean.reshape(num, -1)
     (line,) = ax.plot(values, means.mean(axis=1), label=label, zorder=3)
     low, high = np.quantile(means, _SPREAD, axis=1)
     ax.fill_between(values, low, high, color=line.get_color(), alpha=BAND_ALPHA, lw=0)
@@ -163,11 +168,3 @@ def _place(names: list[str], feature: str | int | np.integer) -> int:
         f"`feature` must be one of {names}, or a number from 0 to {len(names) - 1}; "
         f"got {feature!r}."
     )
-
-
-def _some_rows(matrix: np.ndarray, most: int) -> np.ndarray:
-    if len(matrix) <= most:
-        return matrix
-    # At random and not every so many: rows may repeat themselves by the day.
-    rows = np.random.default_rng(0).choice(len(matrix), most, replace=False)
-    return matrix[rows]

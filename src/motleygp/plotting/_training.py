@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
+from motleygp.diagrams import later_limits, running_mean
 from motleygp.plotting._style import BLUE, ORANGE
 
 _HELD_OUT = "held-out NLPD (dashed)"
@@ -15,8 +16,6 @@ _REFUSALS = (
     ("refused", "refused step of q(u)", "x", 0.02),
     ("theta_refused", "refused draw of theta", "+", 0.05),
 )
-# The running mean's window is a fortieth of the run, its beginning a tenth.
-_WINDOW, _FIRST = 40, 10
 
 
 def trace(
@@ -49,9 +48,8 @@ def trace(
     # The bound at a refused draw of theta is not finite.
     finite = np.isfinite(nelbo)
     values, when = nelbo[finite], iteration[finite]
-    width = max(1, len(values) // _WINDOW)
-    smooth = np.convolve(values, np.ones(width) / width, mode="valid")
-    (line,) = ax.plot(when[width - 1 :], smooth, label=label, zorder=3)
+    smooth = running_mean(values)
+    (line,) = ax.plot(when[-len(smooth) :], smooth, label=label, zorder=3)
     ax.plot(when, values, color=line.get_color(), alpha=0.15)
     ax.set_ylim(*_limits(values, earlier))
     ax.set_xlabel("iteration")
@@ -98,12 +96,10 @@ def restart_boxes(ax: Axes, scores: Mapping[str, ArrayLike]) -> Axes:
 def _limits(
     values: np.ndarray, earlier: tuple[float, float] | None
 ) -> tuple[float, float]:
-    """Those of all but the first iterations, which would flatten the others."""
-    later = values[len(values) // _FIRST :]
-    low, high = float(later.min()), float(later.max())
-    room = 0.05 * (high - low) or 1.0
+    """Those of this run, and of earlier ones on the same axes."""
+    low, high = later_limits(values)
     before_low, before_high = earlier or (low, high)
-    return min(low - room, before_low), max(high + room, before_high)
+    return min(low, before_low), max(high, before_high)
 
 
 def _mark_refusals(
