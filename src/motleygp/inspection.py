@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from rich.table import Table
@@ -19,10 +20,13 @@ def function_names(model: Model, names: Sequence[str]) -> list[str]:
     ]
 
 
+_prior_covariance = eqx.filter_jit(lambda prior, x, z: prior.covariance(x, z))
+
+
 def _covariance(model: Model) -> np.ndarray:
     """The prior's covariance of the functions at one input, whichever: (J, J)."""
     origin = jnp.zeros((1, model.prior.inducing.shape[-1]))
-    return np.asarray(model.prior.covariance(origin, origin))[:, 0, :, 0]
+    return np.asarray(_prior_covariance(model.prior, origin, origin))[:, 0, :, 0]
 
 
 def function_correlation(model: Model) -> np.ndarray:
@@ -49,7 +53,7 @@ def input_relevance(model: Model) -> np.ndarray:
     prior, size = model.prior, model.prior.inducing.shape[-1]
     step = 1e-3 * float(jnp.min(prior.kernel.lengthscale))
     points = jnp.concatenate([jnp.zeros((1, size)), step * jnp.eye(size)])
-    covariance = np.asarray(prior.covariance(points[:1], points))
+    covariance = np.asarray(_prior_covariance(prior, points[:1], points))
     own = np.einsum("jnjk->jk", covariance)
     variance = np.where(own[:, :1] > 0.0, own[:, :1], 1.0)
     return np.sqrt(np.maximum(2.0 * (1.0 - own[:, 1:] / variance), 0.0)) / step

@@ -2,6 +2,7 @@
 
 import functools as ft
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,10 +16,11 @@ _DENSE_REACH = 7.0
 # The search for a mode: steps, their cap, and the shares of a step that are tried.
 _NUM_NEWTON = 20
 _MAX_NEWTON_STEP = 20.0
-_BACKTRACKS = np.array([0.0, 1.0, 0.25, 0.0625, 0.015])
-# The outer grids of a two-dimensional integral, in standard deviations.
-_COARSE, _COARSE_NODES = np.linspace(-14.0, 14.0, 49), 4
-_FINE = np.linspace(-9.0, 9.0, 65)
+_BACKTRACKS = np.array([1.0, 0.25, 0.0625, 0.015])
+# The outer grid of a two-dimensional integral, from its centre: how far it reaches the
+# first time, in standard deviations of q, and the second, in those of the integrand.
+_GRID = np.linspace(-1.0, 1.0, 65)
+_REACHES = np.array([14.0, 9.0])
 
 
 Rule = tuple[np.ndarray, np.ndarray]
@@ -146,25 +148,32 @@ def _laplace(
     from one side and creeps from the other.
     """
     slope = jax.grad(lambda f: jnp.sum(log_fn(f)))
-    bend = jax.grad(lambda f: jnp.sum(slope(f)))
+
+    def slope_and_precision(f: Array) -> tuple[Array, Array]:
+        """Of the log of the product; both at once, for `log_fn` is elementwise."""
+        first, second = jax.jvp(slope, (f,), (jnp.ones_like(f),))
+        precision = jnp.maximum(jnp.nan_to_num(-second), 0.0) + 1.0 / var
+        return first - (f - mean) / var, precision
 
     def height(f: Array) -> Array:
         value = log_fn(f) - 0.5 * (f - mean) ** 2 / var
         return jnp.where(jnp.isnan(value), -jnp.inf, value)
 
-    def precision(f: Array) -> Array:
-        return jnp.maximum(jnp.nan_to_num(-bend(f)), 0.0) + 1.0 / var
-
-    def newton(f: Array, _: None) -> tuple[Array, None]:
-        step = jnp.nan_to_num((slope(f) - (f - mean) / var) / precision(f))
+    def newton(at: tuple[Array, Array], _: None) -> tuple[tuple[Array, Array], None]:
+        f, reached = at
+        first, precision = slope_and_precision(f)
+        step = jnp.nan_to_num(first / precision)
         step = jnp.clip(step, -_MAX_NEWTON_STEP, _MAX_NEWTON_STEP)
         tried = f[None] + step[None] * _BACKTRACKS.reshape((-1,) + (1,) * f.ndim)
-        # The point itself is among those tried, so the height never falls.
-        best = jnp.argmax(jax.vmap(height)(tried), axis=0)
-        return jnp.take_along_axis(tried, best[None], axis=0)[0], None
+        # The point itself is among the candidates, so the height never falls.
+        heights = jnp.concatenate([reached[None], jax.vmap(height)(tried)])
+        points = jnp.concatenate([f[None], tried])
+        best = jnp.argmax(heights, axis=0)[None]
+        pick = ft.partial(jnp.take_along_axis, indices=best, axis=0)
+        return (pick(points)[0], pick(heights)[0]), None
 
-    mode, _ = jax.lax.scan(newton, mean, None, length=_NUM_NEWTON)
-    return mode, 1.0 / jnp.sqrt(precision(mode))
+    (mode, _), _ = jax.lax.scan(newton, (mean, height(mean)), None, length=_NUM_NEWTON)
+    return mode, 1.0 / jnp.sqrt(slope_and_precision(mode)[1])
 
 
 def _log_expect_2d(
@@ -174,7 +183,7 @@ def _log_expect_2d(
     outer_mean, inner_mean = _swapped(swap, *mean)
     outer_var, inner_var = _swapped(swap, *var)
 
-    def log_joint(outer: Array, num_nodes: int) -> Array:
+    def log_joint(outer: Array) -> Array:
         """log of the integral over the inner function, times q(outer): (..., K)."""
 
         def given_outer(inner: Array) -> Array:
@@ -188,18 +197,25 @@ def _log_expect_2d(
         square = (outer - outer_mean[..., None]) ** 2 / outer_var[..., None]
         return inside - 0.5 * (square + jnp.log(2.0 * jnp.pi * outer_var)[..., None])
 
+    def integrate(place: tuple[Array, Array], reach: Array) -> tuple[Any, Array]:
+        """The integral on a grid, and where the integrand is: its centre and width."""
+        centre, width = (a[..., None] for a in place)
+        outer = centre + reach * width * jnp.asarray(_GRID)
+        joint = log_joint(outer)
+        spacing = (_GRID[1] - _GRID[0]) * reach * place[1]
+        weight = jax.nn.softmax(joint, axis=-1)
+        mean = jnp.sum(weight * outer, axis=-1)
+        spread = jnp.sum(weight * (outer - mean[..., None]) ** 2, axis=-1)
+        # A peak between two nodes is as wide as we can tell.
+        found = mean, jnp.maximum(jnp.sqrt(spread), 0.4 * spacing)
+        return found, jax.nn.logsumexp(joint, axis=-1) + jnp.log(spacing)
+
     moments = inner_mean, inner_var
-    std = jnp.sqrt(outer_var)[..., None]
-    coarse = outer_mean[..., None] + std * jnp.asarray(_COARSE)
-    weight = jax.nn.softmax(log_joint(coarse, _COARSE_NODES), axis=-1)
-    centre = jnp.sum(weight * coarse, axis=-1, keepdims=True)
-    width = jnp.sqrt(jnp.sum(weight * (coarse - centre) ** 2, axis=-1, keepdims=True))
-    # A peak between two coarse nodes is as wide as we can tell.
-    width = jnp.maximum(width, 0.4 * (_COARSE[1] - _COARSE[0]) * std)
-    fine = centre + width * jnp.asarray(_FINE)
-    spacing = (_FINE[1] - _FINE[0]) * width[..., 0]
-    total = jax.nn.logsumexp(log_joint(fine, num_nodes), axis=-1)
-    return total + jnp.log(spacing)
+    # A scan, and not two calls: the first time places the grid of the second, and the
+    # program, most of the time of a short evaluation, is compiled once.
+    start = outer_mean, jnp.sqrt(outer_var)
+    _, totals = jax.lax.scan(integrate, start, jnp.asarray(_REACHES))
+    return totals[-1]
 
 
 def _swapped(swap: Array, a: Array, b: Array) -> tuple[Array, Array]:
