@@ -15,7 +15,7 @@ import pytest
 
 import motleygp as mg
 import small
-from motleygp import checkpoints, modelfile
+from motleygp import checkpoints, loop, modelfile
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -65,6 +65,12 @@ class Stopped(BaseException):
     """What stands for a kill."""
 
 
+def interrupt(report: loop.Report) -> None:
+    """What Ctrl-C does, after the second chunk."""
+    if report.iteration > 50:
+        raise KeyboardInterrupt
+
+
 @pytest.mark.parametrize(
     "case",
     [
@@ -75,6 +81,12 @@ class Stopped(BaseException):
 )
 def test_a_stopped_run_ends_as_if_it_had_not_been(case, tmp_path, monkeypatch):
     whole = make_model(case, None).fit(*make_data())
+    # Ctrl-C keeps what there is, long before the next checkpoint is due.
+    folder = tmp_path / "interrupted"
+    cut = make_model(case, folder).fit(*make_data(), callback=interrupt)
+    assert cut.ended_ == "interrupted"
+    model = make_model(case, folder).fit(*make_data(), resume=True)
+    assert_same(whole, model)
     monkeypatch.setattr(checkpoints, "SECONDS", 0.0)
     real, writes = modelfile.write, []
 

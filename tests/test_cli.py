@@ -1,13 +1,16 @@
 """The command, from a table to a model to its answers."""
 
+import datetime
 import gzip
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -48,7 +51,7 @@ def test_help_is_quick_and_does_not_import_jax():
         "import sys, motleygp_cli\n"
         "try: motleygp_cli.main(['--help'])\n"
         "except SystemExit: pass\n"
-        "assert 'jax' not in sys.modules and 'numpy' not in sys.modules\n"
+        "assert not {'jax', 'numpy', 'pandas'} & set(sys.modules)\n"
     )
     took = []
     for _ in range(3):
@@ -61,13 +64,18 @@ def test_help_is_quick_and_does_not_import_jax():
 
 
 @pytest.mark.parametrize(
-    "command", ["demo", "fit", "predict", "evaluate", "datasets", "vo"]
+    "command", ["demo", "fit", "predict", "evaluate", "datasets", "vo", "completion"]
 )
 def test_every_command_has_an_example(command, capsys):
-    with pytest.raises(SystemExit) as ended:
-        cli.main([command, "--help"])
-    assert ended.value.code == 0
+    assert cli.main([command, "--help"]) == cli.GOOD
     assert f"example: motleygp {command}" in " ".join(capsys.readouterr().out.split())
+
+
+def test_every_argument_is_explained():
+    (commands,) = (a for a in cli._parser()._actions if a.dest == "command")
+    for name, command in (commands.choices or {}).items():
+        for action in command._actions:
+            assert action.help, (name, action.dest)
 
 
 def test_a_table_becomes_a_model_and_a_model_answers(folder, capsys):
@@ -130,48 +138,6 @@ def test_a_configuration_says_what_flags_say(folder, capsys):
     assert (model.num_inducing, model.random_state) == (6, 3)
 
 
-@pytest.mark.slow
-def test_a_run_that_was_killed_goes_on(folder):
-    script = (
-        "import sys\n"
-        "from motleygp import checkpoints\n"
-        "import motleygp_cli\n"
-        "checkpoints.SECONDS = 0.0\n"
-        "sys.exit(motleygp_cli.main(sys.argv[1:]))\n"
-    )
-    arguments = ["fit", str(folder / "data.csv"), "--outputs", "change:gaussian"]
-    arguments += [
-        "--inputs",
-        "east,north",
-        "-o",
-        str(folder / "k.motley"),
-        "--num-inducing",
-        "6",
-        "--quiet",
-    ]
-    command = [sys.executable, "-c", script, *arguments]
-    process = subprocess.Popen([*command, "--max-iter", "100000"])
-    checkpoint = folder / "k.motley.run" / "checkpoint.motley"
-    while not checkpoint.exists() and process.poll() is None:
-        time.sleep(0.1)
-    process.kill()
-    process.wait()
-    assert checkpoint.exists() and not (folder / "k.motley").exists()
-    again = [
-        *command,
-        "--max-iter",
-        "100000",
-        "--time-limit",
-        "0.1",
-        "--resume",
-        "--json",
-    ]
-    run = subprocess.run(again, capture_output=True, text=True, check=True)
-    assert json.loads(run.stdout)["ended"] == "time"
-    assert mg.load(folder / "k.motley").trace_["iteration"][0] == 1
-    assert not checkpoint.exists()
-
-
 def test_ctrl_c_keeps_a_usable_model(folder, monkeypatch, capsys):
     real = mg.MotleyGP.fit
 
@@ -193,14 +159,47 @@ def wrong(folder: Path) -> dict[str, tuple[list[str], int, str]]:
     (folder / "torn.parquet").write_bytes(b"PAR1 and no more")
     (folder / "odd.csv").write_text("east,visits\n1,0\n2,3\n3,-1\n4,2\n")
     (folder / "bad.toml").write_text("outputs = [")
-    (folder / "odd.toml").write_text('speed = 1\noutputs = ["change"]\n')
+    settings = {
+        "odd": 'speed = 1\noutputs = ["change"]',
+        "many": 'max_iter = "many"\noutputs = ["change"]',
+        "three": "outputs = 3",
+        "text": 'inputs = "east"\noutputs = ["change"]',
+        "zero": 'restarts = 0\noutputs = ["change"]',
+        "again": 'outputs = ["change", "change"]',
+        "own": 'progress = false\noutputs = ["change"]',
+        "seed": 'seed = "x"\noutputs = ["change"]',
+        "list": "[outputs]\nchange = ['gaussian']",
+        "standard": 'standardize = "no"\noutputs = ["change"]',
+        "rank": 'rank = "x"\ninputs = ["east", "north"]\noutputs = ["change"]',
+    }
+    for name, text in settings.items():
+        (folder / f"{name}.toml").write_text(text)
+    for name, text in {
+        "plain": "east,north,change\n1,2,3\n2,3,4\n",
+        "red": "east,change\n1,2\nred,3\n4,5\n",
+        "gap": "east,change\n1,2\n,3\n4,5\n",
+        "twice": "east,east,change\n1,2,3\n2,3,4\n",
+        "semicolon": "east;change\n1,5;2\n2,5;3\n",
+        "long": "east,change\n1,2\n2,3,4\n",
+        "longer": "east,change\n1,2,3\n2,3,4\n",
+    }.items():
+        (folder / f"{name}.csv").write_text(text)
+    (folder / "latin.csv").write_bytes("e\xe4st,change\n1,2\n".encode("latin-1"))
+    (folder / "folder.csv").mkdir(exist_ok=True)
+    pl.DataFrame({"east": [1.0, None], "change": [1.0, 2.0]}).write_parquet(
+        folder / "gap.parquet"
+    )
     data, model = str(folder / "data.csv"), str(folder / "m.motley")
     to = ["-o", str(folder / "no.motley")]
 
     def fitting(path: str, *arguments: str) -> list[str]:
         return ["fit", path if "/" in path else str(folder / path), *to, *arguments]
 
+    def configured(name: str) -> list[str]:
+        return fitting("plain.csv", "--config", str(folder / f"{name}.toml"))
+
     outputs = ["--outputs", OUTPUTS]
+    change = ["--outputs", "change"]
     return {
         "column": (fitting(data, "--outputs", "price"), 2, "got 'price'"),
         "input": (fitting(data, *outputs, "--inputs", "up"), 2, "got 'up'"),
@@ -211,23 +210,64 @@ def wrong(folder: Path) -> dict[str, tuple[list[str], int, str]]:
             fitting("odd.csv", "--outputs", "visits:poisson"),
             1,
             "output 'visits' must be 0, 1, 2, ... for the poisson likelihood; "
-            "got -1 in row 2.",
+            "got -1 in row 2. Rows count from 0, without the header.",
         ),
         "empty": (fitting("empty.csv", *outputs), 1, "cannot be read"),
         "bare": (fitting("bare.csv", "--outputs", "change"), 1, "must have rows"),
         "torn": (fitting("torn.parquet", *outputs), 1, "cannot be read"),
         "missing": (fitting("nowhere.csv", *outputs), 2, "there is no file"),
         "ending": (fitting("data.xls", *outputs), 2, "must end in .csv"),
-        "toml": (
-            fitting(data, "--config", str(folder / "bad.toml")),
+        "red": (fitting("red.csv", *change), 1, "input 'east' must have a finite num"),
+        "row": (fitting("red.csv", *change), 1, "got 'red' in row 1."),
+        "gap": (fitting("gap.csv", *change), 1, "got nothing in row 1."),
+        "null": (fitting("gap.parquet", *change), 1, "'east' must have a finite num"),
+        "twice": (fitting("twice.csv", *change), 1, "got 'east' twice"),
+        "semicolon": (fitting("semicolon.csv", *change), 1, "must be separated by ','"),
+        "long": (fitting("long.csv", *change), 1, "Expected 2 fields in line 3, saw 3"),
+        "longer": (fitting("longer.csv", *change), 1, "one value per column, 2"),
+        "latin": (fitting("latin.csv", *change), 1, "'utf-8' codec"),
+        "folder as data": (fitting("folder.csv", *change), 2, "there is no file"),
+        "output twice": (
+            fitting(data, "--outputs", "sold,change:beta,sold:bernoulli"),
             2,
-            "cannot be read",
+            "each column must be named once; got 'sold' twice",
         ),
-        "setting": (
-            fitting(data, "--config", str(folder / "odd.toml")),
+        "input twice": (
+            fitting(data, *change, "--inputs", "east,east"),
             2,
-            "there is no setting 'speed'",
+            "got 'east' twice",
         ),
+        "toml": (configured("bad"), 2, "cannot be read"),
+        "no toml": (configured("none"), 2, "cannot be read"),
+        "setting": (configured("odd"), 2, "there is no setting 'speed'"),
+        "many": (configured("many"), 2, "`max_iter` must be a whole number"),
+        "three": (configured("three"), 2, "`outputs` must be a list of names; got 3"),
+        "text": (configured("text"), 2, "`inputs` must be a list of names; got 'east'"),
+        "zero": (configured("zero"), 2, "`restarts` must be a whole number above 0"),
+        "again": (configured("again"), 2, "`outputs` must name each column once"),
+        "own": (configured("own"), 2, "there is no setting 'progress'"),
+        "seed": (configured("seed"), 2, "`seed` must be a whole number, 0 or more"),
+        "list": (configured("list"), 2, "the likelihood of 'change' must be one of"),
+        "standard": (configured("standard"), 2, "`standardize` must be True or False"),
+        "rank": (configured("rank"), 2, "`rank` must be a whole number"),
+        "iterations": (fitting(data, *change, "--max-iter", "0"), 2, "got '0'"),
+        "restarts": (fitting(data, *change, "--restarts", "0"), 2, "1 or more"),
+        "limit": (
+            fitting("plain.csv", *change, "--time-limit", "-1"),
+            2,
+            "`time_limit` must",
+        ),
+        "seconds": (fitting(data, *change, "--time-limit", "x"), 2, "--time-limit"),
+        "flag": (fitting(data, "--max-itr", "5"), 2, "did you mean '--max-iter'?"),
+        "strange": (fitting(data, "more"), 2, "no argument 'more' of `motleygp fit`."),
+        "command": (["fitt"], 2, "invalid choice: 'fitt'"),
+        "to a folder": (
+            ["fit", data, *change, "-o", str(folder)],
+            2,
+            "-o must name a file; got the folder",
+        ),
+        "to the data": (["fit", data, *change, "-o", data], 2, "a file of its own"),
+        "to no table": (["predict", model, data, "-o", "p"], 2, "must end in .csv"),
         "model": (["evaluate", str(folder / "no.m"), data], 2, "there is no file"),
         "not a model": (["evaluate", data, data], 1, "data.csv"),
         "no inputs": (
@@ -245,7 +285,12 @@ def wrong(folder: Path) -> dict[str, tuple[list[str], int, str]]:
             1,
             "there is no folder",
         ),
-        "dataset": (["datasets", "mars", "-o", str(folder / "p.csv")], 2, "got 'mars'"),
+        "dataset": (["datasets", "mars", "-o", str(folder / "p.csv")], 2, "'mars'"),
+        "low": (
+            ["predict", model, data, "-o", "p.csv", "--quantiles", "low"],
+            2,
+            "levels are numbers between 0 and 1",
+        ),
         "nowhere": (["datasets", "t1"], 2, "-o must say where the table goes"),
     }
 
@@ -260,12 +305,92 @@ def test_what_is_wrong_is_said_in_one_line(folder, capsys):
         assert said.startswith("motleygp: ") and said.count("\n") == 1, name
         assert message in said, name
     left = {path.name for path in folder.iterdir()} - before - made
-    assert left <= {"no.motley.run"}  # nothing half-written
+    assert not left  # nothing half-written
     assert cli.main([*cases["column"][0], "--json"]) == 2
     assert "got 'price'" in json.loads(capsys.readouterr().err)["error"]
-    with pytest.raises(SystemExit) as ended:
-        cli.main(["predict", "m", "d", "-o", "p.csv", "--quantiles", "low"])
-    assert ended.value.code == 2
+    assert cli.main(["fit", "--json"]) == 2
+    assert "required: data" in json.loads(capsys.readouterr().err)["error"]
+
+
+def test_a_command_is_needed(capsys):
+    assert cli.main([]) == cli.WRONG_USE and "COMMAND" in capsys.readouterr().err
+    assert cli.main(["--version"]) == cli.GOOD
+    assert capsys.readouterr().out == f"motleygp {mg.__version__}\n"
+
+
+def test_ctrl_c_that_a_hook_swallows_comes_again(monkeypatch):
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    others = []
+    monkeypatch.setattr(sys, "unraisablehook", others.append)
+    try:
+        with pytest.raises(KeyboardInterrupt), cli._no_interrupt_lost():
+            sys.unraisablehook(SimpleNamespace(exc_type=KeyboardInterrupt))  # pyright: ignore
+            for _ in range(1000):
+                time.sleep(0.01)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    with cli._no_interrupt_lost():
+        sys.unraisablehook(SimpleNamespace(exc_type=OSError))  # pyright: ignore
+    assert len(others) == 1 and sys.unraisablehook == others.append
+
+
+def test_imports_end_at_once_on_ctrl_c_alone(monkeypatch):
+    ended = []
+    monkeypatch.setattr(cli.os, "_exit", ended.append)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with cli.ending_at_once():
+            signal.raise_signal(signal.SIGINT)
+        assert ended == [cli.INTERRUPTED]
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        with cli.ending_at_once():
+            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_what_nobody_can_read_is_dropped(monkeypatch, capsys):
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as stream:
+        monkeypatch.setattr(sys, "stdout", stream)
+        assert cli.main(["datasets"]) == cli.FAILED
+    assert capsys.readouterr().err == ""
+
+
+def test_text_is_read_as_spreadsheets_write_it(tmp_path):
+    text = b"\xef\xbb\xbfeast,change\r\n1,2\r\n3\r\n"
+    (tmp_path / "excel.csv").write_bytes(text)
+    table = tables.read(tmp_path / "excel.csv")
+    assert tables.names(table) == ["east", "change"]
+    assert table["east"].tolist() == [1, 3]
+    assert table["change"].isna().tolist() == [False, True]
+
+
+def test_dates_may_be_inputs():
+    days = {"day": [datetime.datetime(2020, 1, 1), None]}
+    for table in (pd.DataFrame(days), pl.DataFrame(days)):
+        with pytest.raises(ValueError, match="got nothing in row 1"):
+            tables.check_inputs(table)
+        tables.check_inputs(table[:1])
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read and write all")
+def test_what_is_not_permitted_is_named(folder, capsys):
+    shut = folder / "shut"
+    shut.mkdir(mode=0o500)
+    (folder / "shut.csv").write_text("east,change\n1,2\n")
+    (folder / "shut.csv").chmod(0)
+    for data, to in (("shut.csv", "no.motley"), ("data.csv", "shut/no.motley")):
+        assert fit(folder, data, "--outputs", "change", to=to) == cli.FAILED
+        assert "shut" in capsys.readouterr().err
+
+
+def test_a_folder_that_is_not_writable_is_noticed_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables.os, "access", lambda *_: False)
+    with pytest.raises(PermissionError, match=tmp_path.name):
+        tables.check_place(tmp_path / "no.motley")
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")

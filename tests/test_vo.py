@@ -130,19 +130,26 @@ def test_shares_count_every_seed_once():
 
 
 @pytest.mark.parametrize(
-    "arguments, message",
+    "arguments, code, message",
     [
-        (["--seeds", "0"], "`seeds` must be at least 1; got 0"),
-        (["--seed", "-1"], "`seed` must not be negative; got -1"),
-        (["-o", "nowhere/deep"], "there is no folder 'nowhere'"),
+        (["--seeds", "0"], 2, "--seeds: must be a whole number, 1 or more; got '0'"),
+        (["--seed", "-1"], 2, "--seed: must be a whole number, 0 or more; got '-1'"),
+        (["-o", "nowhere/deep"], 1, "there is no folder 'nowhere'"),
     ],
 )
-def test_wrong_use_is_one_line(arguments, message, tmp_path, monkeypatch, capsys):
+def test_wrong_use_is_one_line(arguments, code, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert cli.main(["vo", *arguments]) == 1
+    assert cli.main(["vo", *arguments]) == code
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_runs_and_seeds_are_counted(tmp_path):
+    with pytest.raises(ValueError, match="`seeds` must be at least 1; got 0"):
+        vo.run(tmp_path, seeds=0)
+    with pytest.raises(ValueError, match="`seed` must not be negative; got -1"):
+        vo.run(tmp_path, seed=-1)
 
 
 def test_a_file_in_the_way_is_one_line(tmp_path, capsys):

@@ -88,15 +88,23 @@ class Checkpoints:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.task, self.seeds, self.mark = task, seeds, mark
         self._written = time.monotonic()
+        self._last: Report | None = None
 
     def watch(self, done: tuple[Outcome, ...]) -> Callable[[Report], None]:
         """A callback that writes the restart under way, when it is time."""
+        self._last = None
 
         def callback(report: Report) -> None:
+            self._last = report
             if time.monotonic() - self._written >= SECONDS:
                 self.write(Standing(done, report.so_far()))
 
         return callback
+
+    def write_last(self, done: tuple[Outcome, ...]) -> None:
+        """The restart under way as it was last told, if it has been told at all."""
+        if self._last is not None:
+            self.write(Standing(done, self._last.so_far()))
 
     def write(self, standing: Standing) -> None:
         """Replace the file."""
@@ -211,6 +219,7 @@ def run_in_turn(
 
             outcome = restarts.run(keeper.task, keeper.seeds[number], both, current)
         if outcome.ended == "interrupted":
+            keeper.write_last(tuple(done))
             return [*done, outcome]
         done.append(outcome)
         current = None

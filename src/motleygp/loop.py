@@ -1,5 +1,6 @@
 """Runs: the step in chunks, held-out scores, interruption, and the trace."""
 
+import functools as ft
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -92,9 +93,12 @@ def fit(
     scores = list(run.held_out)
     current, best, ended = run.state, run.best or run.state, "horizon"
 
-    def so_far(ended: str = "no") -> FitResult:
-        kept = best if scores else None
-        return FitResult(current, run.start, _joined(infos), tuple(scores), ended, kept)
+    def standing(
+        state: TrainState, best: TrainState, chunks: int, scored: int, ended: str = "no"
+    ) -> FitResult:
+        """The run when it had so many chunks and scores, even if it has more now."""
+        trace, kept = _joined(infos[:chunks]), best if scored else None
+        return FitResult(state, run.start, trace, tuple(scores[:scored]), ended, kept)
 
     try:
         while (start := int(current.iteration)) < int(current.horizon):
@@ -117,6 +121,7 @@ def fit(
                 if scores[-1][1] <= min(score for _, score in scores):
                     best = current
             last = scores[-1][1] if scores else None
+            so_far = ft.partial(standing, current, best, len(infos), len(scores))
             report = Report(now, int(current.horizon), info, last, so_far)
             if callback is not None and callback(report):
                 ended = "callback"
@@ -126,9 +131,8 @@ def fit(
                 break
     except KeyboardInterrupt:
         ended = "interrupted"
-    if scores:
-        current = best
-    return so_far(ended)
+    kept = best if scores else current
+    return standing(kept, best, len(infos), len(scores), ended)
 
 
 def _beginning(state: TrainState) -> FitResult:

@@ -65,6 +65,18 @@ def check(given: Mapping[str, Any]) -> None:
         )
     if limit is not None and not (_is_number(limit) and limit > 0.0):
         raise ValueError(f"`time_limit` must be above 0 seconds; got {limit!r}.")
+    rank = given["rank"]
+    if not _is_whole(rank) and not (
+        isinstance(rank, Iterable) and all(_is_whole(r) for r in rank)
+    ):
+        raise ValueError(
+            "`rank` must be a whole number, or one for each latent process; "
+            f"got {rank!r}."
+        )
+    if not isinstance(given["standardize"], bool | np.bool_):
+        raise ValueError(
+            f"`standardize` must be True or False; got {given['standardize']!r}."
+        )
     if n_jobs is not None and (not _is_whole(n_jobs) or n_jobs == 0):
         raise ValueError(
             f"`n_jobs` must be None or a whole number other than 0; got {n_jobs!r}."
