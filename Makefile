@@ -5,12 +5,13 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 GPFLOW := build/gpflow-env
 
-.PHONY: help demo test test-slow lint format types bench docs clean
+.PHONY: help demo test test-slow test-browser lint format types bench docs clean
 
 help:
-	@echo "make demo       fit a toy, print its scores, save a picture"
+	@echo "make demo       fit a toy, print its scores, make a picture and a report"
 	@echo "make test       lint, types and tests, with coverage"
 	@echo "make test-slow  the long checks, and the wheel in an empty environment"
+	@echo "make test-browser  the report in a real browser"
 	@echo "make bench      time a training step against GPflow"
 	@echo "make docs       build the documentation into build/site"
 	@echo "make lint       ruff and the type checker alone"
@@ -45,6 +46,13 @@ test: lint
 
 test-slow: $(READY)
 	NPROC=1 $(BIN)/python -m pytest -n 2 -m slow
+
+# Debian's Chromium is installed where that is allowed; elsewhere it must be there.
+test-browser: $(READY)
+	command -v chromium chromium-browser > /dev/null || \
+	    { apt-get update && apt-get install --yes --no-install-recommends chromium; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-browser.txt
+	NPROC=1 $(BIN)/python -m pytest -m browser tests/test_browser.py
 
 $(GPFLOW)/.ready: benchmarks/gpflow-requirements.txt
 	$(PYTHON) -m venv $(GPFLOW)

@@ -1,5 +1,6 @@
 """The command and its demonstration, run as a user runs them."""
 
+import shlex
 import subprocess
 import sys
 
@@ -15,16 +16,32 @@ from motleygp.predictive import Predictive
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
-def test_demo_prints_scores_and_saves_a_picture(tmp_path, capsys, monkeypatch):
+def test_demo_prints_scores_and_commands_that_run(tmp_path, capsys, monkeypatch):
     whole = datasets.load("t1")
     few = whole._replace(x_test=whole.x_test[:40], y_test=whole.y_test[:40])
     monkeypatch.setattr(demo.datasets, "load", lambda _: few)
-    path = tmp_path / "toy.png"
-    assert cli.main(["demo", "-o", str(path), "--max-iter", "60", "--quiet"]) == 0
+    folder = tmp_path / "my toy"
+    assert cli.main(["demo", "-o", str(folder), "--max-iter", "60", "--quiet"]) == 0
     printed = capsys.readouterr().out
     for word in ("hetgaussian1", "beta2", "bernoulli3", "mean", "marginal fit"):
         assert word in printed
-    assert path.read_bytes().startswith(b"\x89PNG")
+    assert (folder / "picture.png").read_bytes().startswith(b"\x89PNG")
+    assert (folder / "report.html").read_text().startswith("<!DOCTYPE html>")
+    _, after = printed.split("Next, for example:")
+    commands = [shlex.split(line)[1:] for line in after.strip().splitlines()]
+    assert [command[0] for command in commands] == [
+        "evaluate",
+        "predict",
+        "fit",
+        "report",
+    ]
+    # What was printed, on fewer rows and for a moment.
+    quick = ["--max-iter", "2", "--num-inducing", "6", "--quiet"]
+    assert cli.main(commands[0]) == 0
+    assert cli.main(commands[2] + quick) == 0
+    assert {"model.motley", "my.motley", "test.csv", "train.csv"} <= {
+        path.name for path in folder.iterdir()
+    }
 
 
 def test_marginal_scores_are_those_of_scipy():
@@ -41,13 +58,11 @@ def test_marginal_scores_are_those_of_scipy():
 
 
 def test_wrong_use_is_one_line(tmp_path, capsys):
-    assert cli.main(["demo", "-o", str(tmp_path / "nowhere" / "toy.png")]) == 1
+    assert cli.main(["demo", "-o", str(tmp_path / "nowhere" / "toy")]) == 1
     assert "there is no folder" in capsys.readouterr().err
-    with pytest.raises(SystemExit) as caught:
-        cli.main(["juggle"])
-    assert caught.value.code == 2
-    assert cli.main(["demo", "--max-iter", "0", "-o", str(tmp_path / "t.png")]) == 1
-    assert "`max_iter` must be a whole number above 0" in capsys.readouterr().err
+    assert cli.main(["juggle"]) == 2
+    assert cli.main(["demo", "--max-iter", "0", "-o", str(tmp_path / "t.png")]) == 2
+    assert "must be a whole number, 1 or more" in capsys.readouterr().err
 
 
 def test_ctrl_c_has_its_exit_code(monkeypatch, tmp_path):
@@ -78,3 +93,6 @@ def test_observations_leave_out_missing_values():
     ax = Figure().subplots()
     plotting.observations(ax, [0.0, 1.0, 2.0], [1.0, np.nan, 3.0])
     np.testing.assert_array_equal(ax.collections[0].get_offsets(), [[0, 1], [2, 3]])
+    plotting.observations(ax, [0.0, 1.0, 2.0], [1.0, np.nan, 3.0], bars=True)
+    stems = ax.collections[1].get_segments()
+    np.testing.assert_array_equal(stems, [[[0, 0], [0, 1]], [[2, 0], [2, 3]]])

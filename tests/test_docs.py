@@ -1,7 +1,12 @@
 """What the README and the docs show is run."""
 
 import functools as ft
+import importlib
+import os
 import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import yaml
 
 import motleygp as mg
 import motleygp_cli as cli
@@ -34,20 +40,46 @@ def test_the_readme_runs(monkeypatch, capsys, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/command.md"])
-def test_the_commands_shown_are_commands(name):
+def test_the_commands_shown_are_commands(name, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    quick = ft.partial(mg.MotleyGP, max_iter=5, num_inducing=8)
+    monkeypatch.setattr(mg, "MotleyGP", quick)
     lines = re.findall(r"^\$ (motleygp .*)$", (ROOT / name).read_text(), re.MULTILINE)
-    assert len(lines) == 4
+    assert len(lines) >= 4
     for line in lines:
-        assert cli._parser().parse_args(line.split()[1:]).command in line
+        assert cli.main(shlex.split(line)[1:]) == cli.GOOD, line
+
+
+def test_the_completions_shown_are_printed(capsys):
+    text = (ROOT / "docs/command.md").read_text()
+    shells = re.findall(r"^.*motleygp completion (\w+)", text, re.MULTILINE)
+    assert shells == ["bash", "zsh", "fish"]
+    for shell in shells:
+        assert cli.main(["completion", shell]) == cli.GOOD
+    assert "motleygp" in capsys.readouterr().out
+
+
+def _python(page: str) -> list[str]:
+    return BLOCK.findall((ROOT / "docs" / page).read_text())
 
 
 @pytest.mark.slow
-def test_the_manual_runs(monkeypatch, tmp_path):
+@pytest.mark.parametrize("page", ["estimator.md", "extending.md", "getting-started.md"])
+def test_the_manuals_run(page, monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(tmp_path)
-    code = "\n".join(BLOCK.findall((ROOT / "docs/estimator.md").read_text()))
-    quick = ft.partial(mg.MotleyGP, num_inducing=8, progress=False)
-    monkeypatch.setattr(mg, "MotleyGP", lambda *a, **k: quick(*a, **(k | SHORT)))
-    exec(compile(code, "estimator.md", "exec"), {})
+    short, usual = SHORT | {"num_inducing": 8, "progress": False}, mg.MotleyGP
+    monkeypatch.setattr(mg, "MotleyGP", lambda *a, **k: usual(*a, **(k | short)))
+    exec(compile("\n".join(_python(page)), page, "exec"), {"__name__": page})
+    refused = "must have a likelihood of the library to be saved"
+    assert (refused in capsys.readouterr().out) == (page == "extending.md")
+
+
+def test_a_new_likelihood_takes_thirty_lines_and_passes_its_checks():
+    written, checks = _python("extending.md")[:2]
+    _, _, body = written.partition("\nclass ")
+    assert sum(bool(line.strip()) for line in body.splitlines()) == 30
+    assert checks.count("assert") == 4
+    exec(compile(written + checks, "extending.md", "exec"), {"__name__": "extending"})
 
 
 @pytest.mark.parametrize(
@@ -75,3 +107,61 @@ def test_likelihoods_of_the_docs_are_those_of_the_library():
     text = (ROOT / "docs" / "index.md").read_text()
     listed = set(re.findall(r"\| `(\w+)` \|", text))
     assert listed == set(mg.likelihoods.BY_NAME)
+
+
+def _in_nav(entry) -> list[str]:
+    if isinstance(entry, str):
+        return [entry]
+    inner = entry.values() if isinstance(entry, dict) else entry
+    return [page for part in inner for page in _in_nav(part)]
+
+
+def test_every_page_is_in_the_navigation_once():
+    settings = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
+    pages = [path.name for path in (ROOT / "docs").glob("*.md")]
+    assert sorted(_in_nav(settings["nav"])) == sorted(pages)
+
+
+def test_the_names_in_the_reference_exist_and_are_all_there_are():
+    text = (ROOT / "docs" / "api.md").read_text()
+    shown = re.findall(r"^::: (motleygp[\w.]+)$", text, re.MULTILINE)
+    assert len(shown) == len(set(shown))
+    for name in shown:
+        module, _, member = name.rpartition(".")
+        assert hasattr(importlib.import_module(module), member), name
+    for module in ("likelihoods", "metrics", "plotting"):
+        functions = vars(importlib.import_module(f"motleygp.{module}"))
+        own = {
+            f"motleygp.{module}.{name}"
+            for name, value in functions.items()
+            if getattr(value, "__module__", "").startswith(f"motleygp.{module}")
+            and not name.startswith("_")
+        }
+        results = {
+            f"motleygp.metrics.{name}" for name in ("Reliability", "Significance")
+        }
+        assert own - results <= set(shown)
+
+
+def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path):
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"]
+    subprocess.run(
+        [*build, "--site-dir", str(tmp_path)],
+        cwd=ROOT,
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+        check=True,
+        timeout=300,
+    )
+    pages = {path: path.read_text() for path in tmp_path.rglob("*.html")}
+    assert len(pages) > len(list((ROOT / "docs").glob("*.md")))
+    loads = r"<(?!a\b)\w[^>]*\b(?:src|srcset|href|data)=[\"']?(?:https?:)?//"
+    for path, text in pages.items():
+        assert not re.search(loads, text), path
+        assert "arithmatex" not in text, path
+    for path in tmp_path.rglob("*.css"):
+        assert not re.search(
+            r"(?:url\(|@import )[\"']?(?:https?:)?//", path.read_text()
+        )
+    assert "<math" in pages[tmp_path / "model" / "index.html"]
+    reference = pages[tmp_path / "api" / "index.html"]
+    assert "<strong>Arguments:</strong>" in reference and "-----" not in reference

@@ -105,6 +105,10 @@ class MotleyGP(Predictor):
         Every start's "score" (lower is better), "trace", "ended" and "error".
     ended_ : str
         Why the best run ended: "horizon", "held-out", "time" or "interrupted".
+    seen_ : dict of Seen, by output
+        How many rows and values there were, and the constant fit.
+    input_range_ : array of shape (2, P)
+        The smallest and the largest value of each input.
     output_names_, n_features_in_, feature_names_in_
     """
 
@@ -195,6 +199,7 @@ class MotleyGP(Predictor):
         num_inputs = observed.xs[0].shape[1]
         # Raw values are checked first, so that an error names what the user gave.
         observed.dataset(no_scaling(num_inputs, len(table.names)), likelihoods)
+        seen = observed.seen(likelihoods)
         scaling = self._scaling(observed, likelihoods)
         likelihoods = [
             likelihood.in_units(scale)
@@ -220,6 +225,7 @@ class MotleyGP(Predictor):
         # Nothing of the estimator changes before all has gone well.
         self._remember(table, num_inputs)
         self.choices_, self.scaling_ = choices, scaling
+        self.seen_, self.input_range_ = seen, observed.input_range()
         self.model_, self.q_, self.theta_std_ = fitted
         self.trace_, self.ended_ = chosen.trace, chosen.ended
         self.restarts_ = [
@@ -341,7 +347,7 @@ class MotleyGP(Predictor):
 
     def lengthscales(self) -> pd.DataFrame:
         """The length-scale of each latent process along each input, in its unit."""
-        values = self.parameters()["lengthscale"]
+        values = self._theta()["lengthscale"]
         processes = [f"u{q + 1}" for q in range(len(values))]
         return pd.DataFrame(values, index=processes, columns=self._features())
 
@@ -363,6 +369,11 @@ class MotleyGP(Predictor):
             )
         )
 
+    def _theta(self) -> dict[str, Any]:
+        """The part of `parameters()` that is theta."""
+        check_is_fitted(self, "model_")
+        return parameters.theta_arrays(self.model_, self.scaling_, self.output_names_)
+
     def _features(self) -> list[str]:
         """The names of the inputs, or their numbers."""
         numbered = [f"x{p}" for p in range(self.n_features_in_)]
@@ -377,6 +388,54 @@ class MotleyGP(Predictor):
         """
         check_is_fitted(self, "model_")
         saving.save(self, path)
+
+    def report(
+        self,
+        path: str | os.PathLike,
+        X: Any = None,
+        Y: Any = None,
+        *,
+        exposure: Any = None,
+        independent: IndependentGPs | None = None,
+        title: str = "MotleyGP report",
+        max_rows: int | None = None,
+    ) -> None:
+        """Write what the model is and how good it is as one HTML file.
+
+        It has interactive pictures and needs no network. Without data it tells of the
+        model and of its training alone.
+
+        **Arguments:**
+
+        - `X`, `Y`, `exposure`: rows to score, as in `metrics`; the fit should not have
+          seen them.
+        - `independent`: the fitted `independent()`, to compare with.
+        - `max_rows`: of more rows than these, as many are scored, chosen at random; by
+          default 2000, and fewer where there are more than 5 outputs.
+        """
+        # Here and not above: it loads plotly.
+        from motleygp import reporting
+
+        check_is_fitted(self, "model_")
+        if (X is None) != (Y is None):
+            raise ValueError("`X` and `Y` must come together; got one of them.")
+        if max_rows is not None and max_rows < 1:
+            raise ValueError(f"`max_rows` must be at least 1; got {max_rows}.")
+        if independent is not None:
+            check_is_fitted(independent, "models_")
+            self._check_names(independent.output_names_)
+        observed = None
+        if X is not None:
+            observed = self._new_observations(X, Y, exposure=exposure, partly=True)
+        reporting.write(
+            self,
+            path,
+            observed,
+            independent=independent,
+            title=title,
+            max_rows=max_rows,
+            show=bool(self.progress),
+        )
 
     # Parameters.
 

@@ -87,7 +87,7 @@ def write(
     payload = _pack(header, arrays)
     digest = hashlib.sha256(payload).digest()
     start = _START.pack(MAGIC, FORMAT_VERSION, digest, len(payload))
-    _replace(os.fsdecode(path), start, payload)
+    replace(path, start, payload)
 
 
 def read(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -180,8 +180,9 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def _replace(name: str, start: bytes, payload: bytes) -> None:
-    """Write a file beside `name`, see it onto the disk, and put it in its place."""
+def replace(path: str | os.PathLike, *parts: bytes) -> None:
+    """Write a file beside `path`, see it onto the disk, and put it in its place."""
+    name = os.fsdecode(path)
     # Through a symbolic link, as a plain open would write.
     place = os.path.realpath(name)
     folder = os.path.dirname(place)
@@ -198,8 +199,8 @@ def _replace(name: str, start: bytes, payload: bytes) -> None:
                 # What the umask took away; without this, the file is only more private.
                 with suppress(OSError):
                     os.chmod(temporary, old)
-            file.write(start)
-            file.write(payload)
+            for part in parts:
+                file.write(part)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, place)

@@ -1,7 +1,8 @@
 """The progress bar of a run."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -51,6 +52,14 @@ def progress_bar(
             )
 
         yield update
+
+
+def watched(items: Sequence[Any], label: str, *, show: bool) -> Iterator[Any]:
+    """The items in turn, and a bar of how many are done."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    bar = Progress(*columns, console=Console(stderr=True), disable=not show)
+    with bar:
+        yield from bar.track(items, description=label)
 
 
 # Rows from which on a prediction takes seconds.

@@ -1,0 +1,390 @@
+"""The report: what it says, what it warns of, and that it needs nothing else."""
+
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+import pytest
+import scipy.stats
+
+import motleygp as mg
+from motleygp.likelihoods import Bernoulli, Gaussian, Poisson
+from motleygp.predictive import Predictive
+from motleygp.reporting import _facts, _figures, _remarks
+from motleygp.seen import Seen, see
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+
+SETTINGS = {
+    "num_inducing": 6,
+    "num_latents": 2,
+    "max_iter": 20,
+    "batch_size": 16,
+    "random_state": 0,
+    "progress": False,
+}
+
+
+class Page(HTMLParser):
+    """The elements of a page, its tables and its script of figures."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.tables: dict[str, list[list[str]]] = {}
+        self.open: list[str] = []
+        self._rows: list[list[str]] = []
+        self.scripts: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag not in ("meta", "link"):
+            self.open.append(tag)
+        if tag == "table":
+            self._rows = []
+        elif tag == "tr":
+            self._rows.append([])
+        elif tag in ("td", "th"):
+            self._rows[-1].append("")
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+        if tag == "table":
+            self.tables[self._caption] = self._rows
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] in ("td", "th"):
+            self._rows[-1][-1] += data
+        elif self.open and self.open[-1] == "caption":
+            self._caption = data
+        elif self.open and self.open[-1] == "script":
+            self.scripts.append(data)
+
+    def all(self, tag):
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    X, Y = mg.datasets.houses(60)
+    X, Y = X, Y[["change", "sold", "visits"]]
+    outputs = {"change": "gaussian", "sold": "bernoulli", "visits": "poisson"}
+    model = mg.MotleyGP(outputs, **SETTINGS).fit(X, Y)
+    path = tmp_path_factory.mktemp("report") / "r.html"
+    model.report(path, X, Y, title="Fish & <chips>")
+    return model, X, Y, path.read_text()
+
+
+def test_the_page_is_whole_and_needs_nothing_else(written):
+    *_, text = written
+    page = Page(text)
+    assert not page.open
+    assert page.all("html")[0]["lang"] == "en"
+    for tag in ("script", "img", "iframe"):
+        assert not any("src" in attributes for attributes in page.all(tag))
+    assert [link["href"] for link in page.all("link")] == ["data:,"]
+    assert "Fish &amp; &lt;chips&gt;" in text and "<chips>" not in text
+    anchors = [a["href"][1:] for a in page.all("a")]
+    ids = {a["id"] for _, a in page.elements if "id" in a}
+    assert anchors and set(anchors) <= ids
+    for attributes in page.all("figure") + page.all("td"):
+        assert "style" not in attributes
+    policy = page.all("meta")[1]["content"]
+    assert policy is not None and "default-src 'none'" in policy
+
+
+def test_every_place_has_its_figure_and_plotly_knows_all_of_it(written):
+    *_, text = written
+    page = Page(text)
+    (found,) = [s for s in page.scripts if s.startswith('[{"data"')]
+    figures = json.loads(found.replace("<\\/", "</"))
+    places = [a for a in page.all("div") if a.get("class") == "plot"]
+    assert [int(p["data-figure"] or -1) for p in places] == list(range(len(figures)))
+    assert all(p["aria-label"] and p["role"] == "img" for p in places)
+    names = set(re.findall(r"--([a-z-]+):", text))
+    for figure in figures:
+        # Colours of the page by their names, which plotly then takes for colours.
+        plain = re.sub(r'"@(\w+)"', '"#123456"', json.dumps(figure))
+        assert go.Figure(json.loads(plain)).data
+        for colour in re.findall(r'"@(\w+)"', json.dumps(figure)):
+            assert colour.replace("_", "-") in names
+
+
+def test_scores_of_the_page_are_those_of_the_model(written):
+    model, X, Y, text = written
+    rows = Page(text).tables["Scores, in the units of the data"]
+    header, *body = rows
+    scores = {row[0]: dict(zip(header[1:], row[1:], strict=True)) for row in body}
+    metrics, marginal = model.metrics(X, Y), model.marginal_nlpd(X, Y)
+    for name in model.output_names_:
+        own = scores[name]
+        assert own["NLPD"] == f"{metrics.nlpd[name]:.4g}"
+        assert own["marginal"] == f"{marginal[name]:.4g}"
+        assert own["RMSE"] == f"{metrics.rmse[name]:.4g}"
+        assert own["CRPS"] == f"{metrics.crps[name]:.4g}"
+        share = float(own["coverage 95 %"].rstrip("% \u00a0")) / 100.0
+        assert abs(share - metrics.coverage95[name]) < 0.0051
+        assert own["values"] == str(int(Y[name].notna().sum()))
+    assert scores["sold"]["accuracy"].endswith("%")
+    assert scores["change"]["accuracy"] == "\u2013"
+
+
+def test_a_report_without_data_tells_of_the_model(written, tmp_path):
+    model, *_ = written
+    model.report(tmp_path / "m.html")
+    page = Page((tmp_path / "m.html").read_text())
+    assert "Scores, in the units of the data" not in page.tables
+    outputs = page.tables["Outputs of the model"]
+    assert [row[0] for row in outputs[1:]] == model.output_names_
+    assert page.tables["How the model was trained"]
+
+
+@pytest.fixture(scope="module")
+def alone():
+    """A model of one output and three inputs."""
+    X, Y = mg.datasets.houses(60)
+    wide = X.assign(up=np.random.default_rng(0).random(len(X)))
+    model = mg.MotleyGP({"change": "gaussian"}, **SETTINGS)
+    return model.fit(wide, Y[["change"]]), wide, Y[["change"]]
+
+
+def test_more_inputs_are_shown_by_partial_dependence(alone):
+    other, wide, _ = alone
+    facts = _facts.gather(other, None, None, None, iter)
+    grid = _figures.grids(facts)
+    figures = list(_figures.predictions(facts, facts.outputs[0], grid))
+    assert len(figures) == 2
+    place = _figures.most_relevant(facts, facts.outputs[0])[0]
+    x, average = figures[0].data[-1]["x"], figures[0].data[-1]["y"]
+    # The average over the rows, predicted one value of the input at a time.
+    rows = facts.rows[_figures._some(facts.rows, 60)].copy()
+    rows[:, place] = x[7]
+    expected = other.predict(pd.DataFrame(rows, columns=wide.columns))
+    np.testing.assert_allclose(average[7], np.mean(expected), rtol=1e-3, atol=1e-3)
+
+
+def test_some_rows_are_enough_and_the_page_says_so(written, tmp_path):
+    model, X, Y, _ = written
+    model.report(tmp_path / "s.html", X, Y, max_rows=25)
+    text = (tmp_path / "s.html").read_text()
+    assert "rows, of which 25 were scored, chosen at random" in text
+
+
+def test_independent_models_are_compared(alone, tmp_path):
+    model, X, Y = alone
+    independent = model.independent()
+    # Of one output, the model itself will do for its own comparison.
+    independent.models_, independent.output_names_ = {"change": model}, ["change"]
+    model.report(tmp_path / "i.html", X, Y, independent=independent)
+    text = (tmp_path / "i.html").read_text()
+    header, row = Page(text).tables["Scores, in the units of the data"]
+    expected = independent.nlpd(X, Y)["change"]
+    assert row[header.index("independent")] == f"{expected:.4g}"
+    assert "independent models" in text
+
+
+def test_wrong_arguments_are_named(written, tmp_path):
+    model, X, Y, _ = written
+    with pytest.raises(ValueError, match="`X` and `Y` must come together"):
+        model.report(tmp_path / "n.html", X)
+    with pytest.raises(ValueError, match="`max_rows` must be at least 1; got 0"):
+        model.report(tmp_path / "n.html", X, Y, max_rows=0)
+    with pytest.raises(OSError, match="No such file"):
+        model.report(tmp_path / "no" / "n.html")
+    assert not list(tmp_path.iterdir())
+
+
+# The constant fit.
+
+
+def test_the_marginal_is_that_of_scipy(rng):
+    y = rng.gamma(2.0, 3.0, size=200)
+    y[5] = np.nan
+    seen = see(y, mg.likelihoods.get("gamma"), None)
+    assert (seen.rows, seen.observed) == (200, 199)
+    known = y[~np.isnan(y)]
+    shape, _, scale = scipy.stats.gamma.fit(known, floc=0)
+    expected = scipy.stats.gamma.logpdf(known, shape, scale=scale)
+    found = seen.log_prob(known, np.ones(len(known)))
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_exposures_count_in_the_marginal(rng):
+    exposure = rng.uniform(0.5, 5.0, size=300)
+    y = rng.poisson(2.0 * exposure).astype(float)
+    seen = see(y, Poisson(), exposure)
+    rate = y.sum() / exposure.sum()
+    expected = scipy.stats.poisson.logpmf(y, rate * exposure)
+    np.testing.assert_allclose(seen.log_prob(y, exposure), expected, rtol=1e-9)
+
+
+# Remarks.
+
+
+def output(likelihood, y, p, **changes) -> _facts.Output:
+    """An output whose predictions and values are known."""
+    n = len(y)
+    seen = see(y, likelihood, None)
+    scored = _facts._scored(
+        np.arange(n), np.zeros((n, 1)), y, p, seen.log_prob(y, np.ones(n)), None
+    )
+    fields = {
+        "name": "rain",
+        "likelihood": likelihood,
+        "functions": (0,),
+        "classes": None,
+        "seen": seen,
+        "choice": None,
+        "given": n,
+        "scored": scored,
+    }
+    return _facts.Output(**(fields | changes))
+
+
+def said(own: _facts.Output) -> str:
+    assert own.scored is not None
+    found = [
+        *_remarks._of_output(own),
+        *_remarks._of_scores(own.name, own.scored),
+        *_remarks._of_calibration(own, own.scored),
+        *_remarks._of_slips(own, own.scored),
+    ]
+    return " | ".join(remark.text for remark in found)
+
+
+def probabilities(rng, n=3000) -> tuple[np.ndarray, Predictive]:
+    p = rng.uniform(0.02, 0.98, size=n)
+    logit = np.log(p / (1 - p))
+    return p, Predictive(Bernoulli(), logit[None], np.full((1, n), 1e-12))
+
+
+def test_calibrated_probabilities_are_passed_over(rng):
+    p, predictive = probabilities(rng)
+    y = (rng.random(len(p)) < p).astype(float)
+    assert said(output(Bernoulli(), y, predictive)) == ""
+
+
+def test_probabilities_that_are_off_above_a_value_are_named(rng):
+    p, predictive = probabilities(rng)
+    truth = np.where(p > 0.8, p - 0.3, p)
+    y = (rng.random(len(p)) < truth).astype(float)
+    text = said(output(Bernoulli(), y, predictive))
+    assert re.search(r"rain is badly calibrated above 0\.(79|8)", text)
+    assert "where the probability of 1 is" in text and "below" not in text
+
+
+def gaussian(rng, spread=1.0, shift=0.0, n=1000):
+    mean = 3.0 * rng.normal(size=n)
+    y = mean + shift + spread * rng.normal(size=n)
+    p = Predictive(Gaussian(1.0), mean[None], np.full((1, n), 1e-12))
+    return output(Gaussian(1.0), y, p)
+
+
+def test_right_intervals_are_passed_over(rng):
+    assert said(gaussian(rng)) == ""
+
+
+@pytest.mark.parametrize(
+    "spread, wrong", [(1.6, "too narrow"), (0.5, "too wide")], ids=["narrow", "wide"]
+)
+def test_wrong_intervals_are_named(rng, spread, wrong):
+    text = said(gaussian(rng, spread=spread))
+    assert "rain is badly calibrated: its 95 % intervals hold" in text and wrong in text
+
+
+def test_predictions_off_to_one_side_are_named(rng):
+    assert "values lie above the median" in said(gaussian(rng, shift=0.4))
+    assert "values lie below the median" in said(gaussian(rng, shift=-0.4))
+
+
+def test_a_slip_is_named_by_its_row(rng):
+    own = gaussian(rng)
+    y = own.scored.y.copy()
+    y[17] += 40.0
+    assert "rain in row 17 is" in said(output(Gaussian(1.0), y, own.scored.p))
+
+
+def test_an_output_without_gain_is_named(rng):
+    y = rng.normal(size=400)
+    p = Predictive(Gaussian(1.0), rng.normal(size=(1, 400)), np.full((1, 400), 1e-12))
+    text = said(output(Gaussian(1.0), y, p))
+    assert "rain is not predicted better than by its overall distribution" in text
+
+
+def test_a_better_model_of_one_output_is_named(rng):
+    own = gaussian(rng)
+    better = own.scored.log_prob + 0.1 + 0.1 * rng.normal(size=len(own.scored.y))
+    own = own._replace(scored=own.scored._replace(log_independent=better))
+    assert "rain is predicted better by a model of its own" in said(own)
+
+
+def test_few_values_and_rare_classes_are_named(rng):
+    assert "rain had only 12 values to learn from" in said(gaussian(rng, n=12))
+    _, predictive = probabilities(rng, n=500)
+    y = np.zeros(500)
+    y[:3] = 1.0
+    own = output(Bernoulli(), y, predictive, classes=("dry", "wet"))
+    assert "rain is wet in only 0.6\u00a0% of the rows" in said(own)
+
+
+def test_a_run_that_still_improves_is_noticed(rng):
+    t = np.arange(1000.0)
+    noise = rng.normal(size=1000)
+    assert _remarks.still_improving(1000.0 - t + noise)
+    assert not _remarks.still_improving(1000.0 * np.exp(-t / 50.0) + noise)
+    assert not _remarks.still_improving(np.ones(5))
+
+
+def test_training_is_told_of(written):
+    model, *_ = written
+    facts = _facts.gather(model, None, None, None, iter)
+    trace = dict(model.trace_)
+    trace["refused"] = np.ones_like(trace["refused"])
+    changed = mg.MotleyGP().set_params(**model.get_params(deep=False))
+    changed.__dict__.update(model.__dict__)
+    changed.trace_, changed.ended_ = trace, "time"
+    changed.restarts_ = [*model.restarts_, {"error": "it exploded"}]
+    texts = [r.text for r in _remarks._of_training(facts._replace(model=changed))]
+    assert any("time limit ended training after" in text for text in texts)
+    assert any("100\u00a0% of the steps were refused" in text for text in texts)
+    assert any("1 of 2 starts failed: it exploded" in text for text in texts)
+
+
+def test_rows_beyond_the_fit_are_told_of(written):
+    model, X, Y, _ = written
+    far = X + np.where(np.arange(len(X)) < len(X) // 2, 100.0, 0.0)[:, None]
+    observed = model._new_observations(far, Y)
+    facts = _facts.gather(model, observed, None, 30, iter)
+    texts = [remark.text for remark in _remarks._of_data(facts)]
+    assert any(
+        re.search(r"50\u00a0% of the rows have .* outside the", t) for t in texts
+    )
+
+
+# Numbers.
+
+
+def test_numbers_are_short_and_never_nan():
+    assert _figures.numbers([1.0, np.nan, 2.5]) == [1, None, 2.5]
+    assert _figures.numbers([1.7e9, 1.7e9 + 1.0]) == [1700000000, 1700000001]
+    assert _figures.numbers([0.0, 0.0]) == [0.0, 0.0]
+    exact = np.random.default_rng(0).normal(size=50)
+    short = _figures.numbers(exact)
+    assert np.max(np.abs(np.asarray(short) - exact)) < 1e-5 * np.ptp(exact)
+
+
+def test_what_was_seen_comes_back_from_a_file(written, tmp_path):
+    model, X, Y, _ = written
+    model.save(tmp_path / "m.motley")
+    back = mg.load(tmp_path / "m.motley")
+    np.testing.assert_array_equal(back.input_range_, model.input_range_)
+    for name, seen in model.seen_.items():
+        other: Seen = back.seen_[name]
+        assert (other.rows, other.observed) == (seen.rows, seen.observed)
+        np.testing.assert_array_equal(other.f, seen.f)
+    assert back.marginal_nlpd(X, Y) == model.marginal_nlpd(X, Y)
