@@ -38,10 +38,12 @@ format: $(READY)
 # One thread each for the two workers: more make small matrices slower. Each gets half of
 # the tests in their order, so that what a file shares is compiled once, and helps the other.
 # Most of the time goes to compiling, which XLA's older emitters do twice as fast; the slow
-# tests have the usual ones.
+# tests have the usual ones. What one has compiled the other need not.
 test: lint
-	rm -f .coverage .coverage.*
+	rm -rf .coverage .coverage.* build/compiled
 	NPROC=1 XLA_FLAGS=--xla_cpu_use_fusion_emitters=false \
+	    JAX_COMPILATION_CACHE_DIR=$(CURDIR)/build/compiled \
+	    JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.05 \
 	    $(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term
 
 test-slow: $(READY)

@@ -158,6 +158,7 @@ def wrong(folder: Path) -> dict[str, tuple[list[str], int, str]]:
     (folder / "bare.csv").write_text("east,north,change\n")
     (folder / "torn.parquet").write_bytes(b"PAR1 and no more")
     (folder / "odd.csv").write_text("east,visits\n1,0\n2,3\n3,-1\n4,2\n")
+    (folder / "places.csv").write_text("east,north\n1,2\n")
     (folder / "bad.toml").write_text("outputs = [")
     settings = {
         "odd": 'speed = 1\noutputs = ["change"]',
@@ -290,6 +291,16 @@ def wrong(folder: Path) -> dict[str, tuple[list[str], int, str]]:
             ["predict", model, data, "-o", "p.csv", "--quantiles", "low"],
             2,
             "levels are numbers between 0 and 1",
+        ),
+        "train": (
+            ["report", model, "-o", str(folder / "r.html"), "--train", data],
+            2,
+            "--train needs a table to score the models on",
+        ),
+        "nothing to score": (
+            ["report", model, str(folder / "places.csv"), "-o", str(folder / "r.html")],
+            2,
+            "a report needs outputs in the table, of change, sold; got none",
         ),
         "nowhere": (["datasets", "t1"], 2, "-o must say where the table goes"),
     }

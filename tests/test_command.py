@@ -174,6 +174,17 @@ def gone_on(folder: Path, data: str) -> int:
     return json.loads(said.stdout)["iterations"]
 
 
+@pytest.mark.slow
+def test_a_report_compares_with_independent_models(fitted):
+    words = ["report", "m.motley", "data.parquet", "-o", "r.html", "--title", "Mine"]
+    said = run(fitted, *words, "--train", "data.csv", "--max-rows", "50", "--json")
+    assert (said.returncode, json.loads(said.stdout)) == (GOOD, {"report": "r.html"})
+    text = (fitted / "r.html").read_text()
+    assert "<title>Mine</title>" in text and "independent" in text
+    assert "of which 50 were scored" in text
+    (fitted / "r.html").unlink()
+
+
 @linux
 @pytest.mark.parametrize("library", ["numpy", "jaxlib"])
 def test_ctrl_c_while_it_starts_is_quiet(folder, library):

@@ -39,15 +39,45 @@ def test_the_readme_runs(monkeypatch, capsys, tmp_path):
     assert "coverage95" in said.out and re.search(r"visits +│ poisson", said.err)
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/command.md"])
-def test_the_commands_shown_are_commands(name, monkeypatch, tmp_path):
+def test_the_commands_shown_are_commands(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     quick = ft.partial(mg.MotleyGP, max_iter=5, num_inducing=8)
     monkeypatch.setattr(mg, "MotleyGP", quick)
-    lines = re.findall(r"^\$ (motleygp .*)$", (ROOT / name).read_text(), re.MULTILINE)
-    assert len(lines) >= 4
-    for line in lines:
+    shown: dict[str, None] = {}
+    for name in ("README.md", "docs/command.md", "docs/report.md"):
+        text = (ROOT / name).read_text()
+        lines = re.findall(r"^\$ (motleygp .*)$", text, re.MULTILINE)
+        assert len(lines) >= 3
+        shown |= dict.fromkeys(lines)
+    # Each once, in the order of the pages.
+    for line in shown:
         assert cli.main(shlex.split(line)[1:]) == cli.GOOD, line
+
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
+SCRIPTS = [*(ROOT / "experiments").glob("*.py"), *(ROOT / "benchmarks").glob("*.py")]
+
+
+def test_the_scripts_and_targets_shown_are_there():
+    text = "\n".join(page.read_text() for page in PAGES)
+    scripts = re.findall(r"python ((?:experiments|benchmarks)/\w+\.py)([^`\n]*)", text)
+    assert len(scripts) > 8
+    for path, arguments in scripts:
+        script = (ROOT / path).read_text()
+        for flag in re.findall(r"--[a-z-]+", arguments):
+            assert f'"{flag}"' in script, (path, flag)
+    targets = set(re.findall(r"`make ([a-z-]+)`", text))
+    known = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert targets and targets <= set(known)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+def test_the_scripts_start(path):
+    if path.stem == "gpflow_step":
+        pytest.skip("it runs where GPflow is installed")
+    command = [sys.executable, str(path), "--help"]
+    assert "usage" in subprocess.run(command, capture_output=True, text=True).stdout
 
 
 def test_the_completions_shown_are_printed(capsys):
@@ -64,12 +94,15 @@ def _python(page: str) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", ["estimator.md", "extending.md", "getting-started.md"])
+@pytest.mark.parametrize(
+    "page", ["estimator.md", "extending.md", "getting-started.md", "report.md"]
+)
 def test_the_manuals_run(page, monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(tmp_path)
     short, usual = SHORT | {"num_inducing": 8, "progress": False}, mg.MotleyGP
     monkeypatch.setattr(mg, "MotleyGP", lambda *a, **k: usual(*a, **(k | short)))
-    exec(compile("\n".join(_python(page)), page, "exec"), {"__name__": page})
+    names = {"__name__": page, "mg": mg}
+    exec(compile("\n".join(_python(page)), page, "exec"), names)
     refused = "must have a likelihood of the library to be saved"
     assert (refused in capsys.readouterr().out) == (page == "extending.md")
 

@@ -2,7 +2,10 @@
 
 import json
 import re
+import subprocess
+import sys
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -240,7 +243,6 @@ def output(likelihood, y, p, **changes) -> _facts.Output:
         "classes": None,
         "seen": seen,
         "choice": None,
-        "given": n,
         "scored": scored,
     }
     return _facts.Output(**(fields | changes))
@@ -388,3 +390,12 @@ def test_what_was_seen_comes_back_from_a_file(written, tmp_path):
         assert (other.rows, other.observed) == (seen.rows, seen.observed)
         np.testing.assert_array_equal(other.f, seen.f)
     assert back.marginal_nlpd(X, Y) == model.marginal_nlpd(X, Y)
+
+
+@pytest.mark.slow
+def test_a_large_report_is_quick_and_small():
+    """Twice the 30 seconds that it may take alone: another test runs beside it."""
+    script = Path(__file__).parents[1] / "benchmarks" / "report.py"
+    run = subprocess.run([sys.executable, script], capture_output=True, check=True)
+    found = json.loads(run.stdout)
+    assert found["megabytes"] < 10.0 and found["seconds"] < 60.0

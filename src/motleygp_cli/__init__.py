@@ -143,7 +143,7 @@ def _add_demo(commands: argparse._SubParsersAction) -> None:
     demo.add_argument(
         "--max-iter",
         type=_count,
-        default=1500,
+        default=600,
         metavar="N",
         help="iterations at most (default: %(default)s)",
     )

@@ -212,6 +212,17 @@ def _outputs(model: "mg.MotleyGP", table: Any) -> Any:
     return tables.select(table, model.output_names_, "the model's outputs")
 
 
+def _known_outputs(model: "mg.MotleyGP", table: Any, what: str) -> Any:
+    """Those of the model's outputs that a table has."""
+    there = [name for name in model.output_names_ if name in tables.names(table)]
+    if not there:
+        raise UsageError(
+            f"{what} needs outputs in the table, of {', '.join(model.output_names_)}; "
+            "got none."
+        )
+    return tables.select(table, there, what)
+
+
 def predict(args: argparse.Namespace) -> int:
     """One row of the result for each row of the table."""
     if any(not 0.0 < level < 1.0 for level in args.quantiles):
@@ -219,15 +230,7 @@ def predict(args: argparse.Namespace) -> int:
     tables.check_table_place(args.output, args.data, args.model)
     model, (table,) = _load(args, args.data)
     X = _inputs(model, table)
-    given = None
-    if args.given:
-        there = [name for name in model.output_names_ if name in tables.names(table)]
-        if not there:
-            raise UsageError(
-                f"--given needs outputs in the table, of {model.output_names_}; "
-                "got none."
-            )
-        given = tables.select(table, there, "--given")
+    given = _known_outputs(model, table, "--given") if args.given else None
     columns = {}
     for name, p in model.predict_dist(X, given=given).items():
         columns[name] = p.mean
@@ -277,7 +280,7 @@ def report(args: argparse.Namespace) -> int:
     rows: tuple[Any, ...] = ()
     independent = None
     if found:
-        rows = _inputs(model, found[0]), _outputs(model, found[0])
+        rows = _inputs(model, found[0]), _known_outputs(model, found[0], "a report")
     if args.train is not None:
         train = _inputs(model, found[1]), _outputs(model, found[1])
         independent = model.independent()

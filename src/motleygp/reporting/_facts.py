@@ -46,8 +46,6 @@ class Output(NamedTuple):
     classes: tuple[Any, Any] | None
     seen: Seen
     choice: Choice | None
-    given: int
-    """Observed values in the table that was given."""
     scored: Scored | None
 
 
@@ -92,7 +90,6 @@ def gather(
             model.classes_[name],
             model.seen_[name],
             choices.get(name),
-            0 if observed is None else int(np.sum(~np.isnan(observed.ys[d]))),
             every[d],
         )
         for d, name in enumerate(model.output_names_)
@@ -101,7 +98,10 @@ def gather(
         inducing = model._theta()["inducing"]
         rows, num_rows = inducing.reshape(-1, inducing.shape[-1]), 0
     else:
-        rows, num_rows = np.concatenate(observed.xs), max(map(len, observed.xs))
+        rows = observed.xs[0]
+        if not _shared(observed.xs):
+            rows = np.concatenate(observed.xs)
+        num_rows = max(map(len, observed.xs))
     low, high = model.input_range_
     room = 0.01 * (high - low)
     outside = np.mean((rows < low - room) | (rows > high + room), axis=0)
@@ -126,8 +126,7 @@ def _score_all(
     watch: Callable[[Sequence[Any]], Any],
 ) -> list[Scored | None]:
     """Of each output that has values, up to `max_rows` of them."""
-    xs = observed.xs
-    shared = all(len(x) == len(xs[0]) and np.array_equal(x, xs[0]) for x in xs)
+    xs, shared = observed.xs, _shared(observed.xs)
     exposures = observed.exposures or [np.ones(len(x)) for x in xs]
     # The same rows for every output, whose predictions then are one pass.
     chosen = [_chosen(len(x), max_rows) for x in xs]
@@ -150,6 +149,11 @@ def _score_all(
         marginal = model.seen_[name].log_prob(y, exposures[d][kept])
         found.append(_scored(kept, x, y, p[known], marginal, alone))
     return found
+
+
+def _shared(xs: Sequence[np.ndarray]) -> bool:
+    """Whether all outputs have the same inputs."""
+    return all(x is xs[0] or np.array_equal(x, xs[0]) for x in xs)
 
 
 def _chosen(total: int, most: int) -> np.ndarray:

@@ -74,8 +74,9 @@ def _of_training(facts: Facts) -> Iterator[Remark]:
             "The bound was still improving when training ended: a larger `max_iter` "
             "may give a better model."
         )
-    refused = np.mean((trace["refused"] > 0) | (trace["theta_refused"] > 0))
-    if done and refused > _REFUSED:
+    refused = np.sum((trace["refused"] > 0) | (trace["theta_refused"] > 0))
+    refused = float(refused) / max(done, 1)
+    if refused > _REFUSED:
         yield _warning(
             f"{percent(refused)} of the steps were refused: they would have led where "
             "the model is not defined. Try smaller steps or standardised inputs."
