@@ -14,6 +14,7 @@ import pytest
 import scipy.stats
 
 import motleygp as mg
+from motleygp.diagrams import some_places
 from motleygp.likelihoods import Bernoulli, Gaussian, Poisson
 from motleygp.predictive import Predictive
 from motleygp.reporting import _facts, _figures, _remarks
@@ -165,7 +166,7 @@ def test_more_inputs_are_shown_by_partial_dependence(alone):
     place = _figures.most_relevant(facts, facts.outputs[0])[0]
     x, average = figures[0].data[-1]["x"], figures[0].data[-1]["y"]
     # The average over the rows, predicted one value of the input at a time.
-    rows = facts.rows[_figures._some(facts.rows, 60)].copy()
+    rows = facts.rows[some_places(len(facts.rows), 60)].copy()
     rows[:, place] = x[7]
     expected = other.predict(pd.DataFrame(rows, columns=wide.columns))
     np.testing.assert_allclose(average[7], np.mean(expected), rtol=1e-3, atol=1e-3)

@@ -80,16 +80,15 @@ def crossed(
     """Values of one input from its smallest to its largest, and rows in which each
     stands with the others as they are: (num, rows, P)."""
     values = np.linspace(matrix[:, place].min(), matrix[:, place].max(), num)
-    rows = some_rows(matrix, max_rows)
+    rows = matrix[some_places(len(matrix), max_rows)]
     every = np.repeat(rows[None], num, axis=0)
     every[:, :, place] = values[:, None]
     return values, every
 
 
-def some_rows(matrix: np.ndarray, most: int) -> np.ndarray:
-    """Up to so many rows, always the same ones."""
-    if len(matrix) <= most:
-        return matrix
+def some_places(total: int, most: int) -> np.ndarray:
+    """Up to so many of all rows, in order, always the same ones."""
+    if total <= most:
+        return np.arange(total)
     # At random and not every so many: rows may repeat themselves by the day.
-    rows = np.random.default_rng(0).choice(len(matrix), most, replace=False)
-    return matrix[rows]
+    return np.sort(np.random.default_rng(0).choice(total, most, replace=False))

@@ -31,6 +31,12 @@ class Observations(NamedTuple):
     weights: list[np.ndarray] | None = None
     exposures: list[np.ndarray] | None = None
 
+    @property
+    def shared(self) -> bool:
+        """Whether all outputs have the same inputs."""
+        first = self.xs[0]
+        return all(x is first or np.array_equal(x, first) for x in self.xs)
+
     def input_range(self) -> np.ndarray:
         """The smallest and the largest value of each input: (2, P)."""
         rows = np.concatenate(self.xs)

@@ -347,10 +347,11 @@ class Predictor(BaseEstimator):
         """Each output, its predictive distribution at its own rows, and its values."""
         observed = self._new_observations(X, Y, exposure=exposure)
         xs = observed.xs
-        shared = all(x.shape == xs[0].shape and np.array_equal(x, xs[0]) for x in xs)
         exposures = observed.exposures or [np.ones(len(x)) for x in xs]
         models = [self._fitted]
-        every = self._distributions(xs[0], (), exposures, models) if shared else None
+        every = None
+        if observed.shared:
+            every = self._distributions(xs[0], (), exposures, models)
         for d, name in enumerate(self.output_names_):
             if every is None:
                 own = [exposures[d]] * len(xs)

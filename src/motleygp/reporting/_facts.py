@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from motleygp import metrics
+from motleygp.diagrams import some_places
 from motleygp.fitting import Observations
 from motleygp.independent import IndependentGPs
 from motleygp.infer import Choice
@@ -76,8 +77,8 @@ def gather(
 ) -> Facts:
     """All facts of a fitted model, scored on `observed`."""
     if max_rows is None:
-        max_rows = max(_VALUES // len(model.output_names_), _FEWEST)
-        max_rows = min(max_rows, _MOST)
+        share = _VALUES // len(model.output_names_)
+        max_rows = min(max(share, _FEWEST), _MOST)
     choices = {choice.name: choice for choice in model.choices_}
     every = [None] * len(model.output_names_)
     if observed is not None:
@@ -99,7 +100,7 @@ def gather(
         rows, num_rows = inducing.reshape(-1, inducing.shape[-1]), 0
     else:
         rows = observed.xs[0]
-        if not _shared(observed.xs):
+        if not observed.shared:
             rows = np.concatenate(observed.xs)
         num_rows = max(map(len, observed.xs))
     low, high = model.input_range_
@@ -126,10 +127,10 @@ def _score_all(
     watch: Callable[[Sequence[Any]], Any],
 ) -> list[Scored | None]:
     """Of each output that has values, up to `max_rows` of them."""
-    xs, shared = observed.xs, _shared(observed.xs)
+    xs, shared = observed.xs, observed.shared
     exposures = observed.exposures or [np.ones(len(x)) for x in xs]
     # The same rows for every output, whose predictions then are one pass.
-    chosen = [_chosen(len(x), max_rows) for x in xs]
+    chosen = [some_places(len(x), max_rows) for x in xs]
     every = _predict(model, xs[0], exposures, chosen[0]) if shared else None
     found: list[Scored | None] = []
     for d in watch(range(len(xs))):
@@ -149,18 +150,6 @@ def _score_all(
         marginal = model.seen_[name].log_prob(y, exposures[d][kept])
         found.append(_scored(kept, x, y, p[known], marginal, alone))
     return found
-
-
-def _shared(xs: Sequence[np.ndarray]) -> bool:
-    """Whether all outputs have the same inputs."""
-    return all(x is xs[0] or np.array_equal(x, xs[0]) for x in xs)
-
-
-def _chosen(total: int, most: int) -> np.ndarray:
-    """Up to so many rows in order, always the same ones."""
-    if total <= most:
-        return np.arange(total)
-    return np.sort(np.random.default_rng(0).choice(total, most, replace=False))
 
 
 def _predict(

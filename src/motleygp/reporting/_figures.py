@@ -19,6 +19,7 @@ from motleygp.diagrams import (
     pit_density,
     reliability_shares,
     running_mean,
+    some_places,
 )
 from motleygp.likelihoods import Bernoulli
 from motleygp.predictive import AbstractPredictive
@@ -136,13 +137,6 @@ def _diagonal() -> dict:
     return _line([0, 1], [0, 1], "equal", "@data", line=dashed, **quiet)
 
 
-def _some(values: np.ndarray, most: int = _MOST_DOTS) -> np.ndarray:
-    """Places of up to so many values, always the same ones."""
-    if len(values) <= most:
-        return np.arange(len(values))
-    return np.sort(np.random.default_rng(0).choice(len(values), most, replace=False))
-
-
 # Training.
 
 
@@ -167,7 +161,7 @@ def trace(history: Mapping[str, np.ndarray]) -> Figure | None:
     ):
         where = history["iteration"][history[name] > 0]
         if len(where):
-            where = where[_some(where)]
+            where = where[some_places(len(where), _MOST_DOTS)]
             marks = {"color": "@orange", "symbol": symbol, "size": 7}
             data.append(_dots(where, np.full(len(where), low), label, **marks))
     figure = _figure(
@@ -334,10 +328,9 @@ def grids(facts: Facts) -> Grids:
         x = np.stack(np.meshgrid(*axes), axis=-1).reshape(-1, 2)
     else:
         features = sorted({p for o in facts.outputs for p in most_relevant(facts, o)})
-        rows = facts.rows[_some(facts.rows, _ROWS)]
         parts = []
         for place in features:
-            own, every = crossed(rows, place, _POINTS, _ROWS)
+            own, every = crossed(facts.rows, place, _POINTS, _ROWS)
             values.append(own)
             parts.append(every.reshape(-1, len(low)))
         x = np.concatenate(parts)
@@ -378,7 +371,7 @@ def _curve(facts: Facts, output: Output, grid: Grids) -> Figure:
     p, x = grid.p[output.name], grid.x[:, 0]
     data, yaxis = [], {}
     if output.scored is not None:
-        keep = _some(output.scored.y)
+        keep = some_places(len(output.scored.y), _MOST_DOTS)
         dots = output.scored.x[keep, 0], output.scored.y[keep]
         data.append(_stems(*dots) if output.likelihood.counts else _dots(*dots))
     if _binary(output):
@@ -429,7 +422,7 @@ def _maps(facts: Facts, output: Output, grid: Grids) -> Iterator[Figure]:
         } | limits
         data = [heat]
         if output.scored is not None:
-            keep = _some(output.scored.y)
+            keep = some_places(len(output.scored.y), _MOST_DOTS)
             places = output.scored.x[keep].T
             values_there = [f"{value:.4g}" for value in output.scored.y[keep]]
             rim = {"color": "black", "width": 1}
