@@ -150,6 +150,9 @@ def test_ctrl_c_keeps_a_usable_model(folder, monkeypatch, capsys):
     code = fit(folder, "data.csv", "--outputs", OUTPUTS, to="i.motley")
     assert code == cli.INTERRUPTED
     assert mg.load(folder / "i.motley").ended_ == "interrupted"
+    assert "begun anew" not in capsys.readouterr().err
+    fit(folder, "data.csv", "--outputs", OUTPUTS, to="i.motley")
+    assert "--resume would go on" in capsys.readouterr().err
 
 
 def wrong(folder: Path) -> dict[str, tuple[list[str], int, str]]:

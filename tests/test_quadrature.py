@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from motleygp import likelihoods, quadrature
 from motleygp.quadrature import (
     expect,
     expect_tensor,
@@ -160,3 +161,21 @@ def test_log_expect_exp_refuses_three_functions():
     three = jnp.ones((3, 2))
     with pytest.raises(ValueError, match=r"at most 2 functions; got 3\.$"):
         log_expect_exp(lambda f, g, h: f + g + h, three, three, 5)
+
+
+@pytest.mark.parametrize("name", ["exponential", "hetgaussian"])
+def test_the_search_for_the_mode_is_long_enough(name, rng, monkeypatch):
+    """Likelihoods narrower than q(f), and in its tails: more steps change nothing."""
+    likelihood, num_rows = likelihoods.get(name), 500
+    shape = (likelihood.num_functions, num_rows)
+    mean, var = rng.uniform(-6, 6, size=shape), 10 ** rng.uniform(-4, 1.3, size=shape)
+    far = mean + 3.0 * np.sqrt(var) * rng.normal(size=shape)
+    y = likelihood.sample(rng, far)
+
+    def density() -> np.ndarray:
+        program = jax.jit(lambda y, m, v: likelihood.log_predictive(y, m, v))
+        return np.asarray(program(y, mean, var))
+
+    found = density()
+    monkeypatch.setattr(quadrature, "_NUM_NEWTON", 60)
+    np.testing.assert_allclose(found, density(), rtol=1e-7, atol=1e-7)

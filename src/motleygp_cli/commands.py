@@ -73,6 +73,12 @@ def fit(args: argparse.Namespace) -> int:
     folder = args.output.with_name(f"{args.output.name}.run")
     model = _estimator(outputs, settings, args, folder)
     tables.check_inputs(X)
+    if folder.exists() and not args.resume:
+        Console(stderr=True).print(
+            f"the interrupted run in {folder} is begun anew: --resume would go on",
+            soft_wrap=True,
+            highlight=False,
+        )
     try:
         model.fit(X, Y, resume=args.resume)
         model.save(args.output)
