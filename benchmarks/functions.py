@@ -7,6 +7,7 @@ processes, M = 80, minibatches of 256. Compile time, time per step and the memor
 the compiled step asks for beside its arguments; one thread.
 """
 
+import argparse
 import os
 
 os.environ.setdefault("NPROC", "1")
@@ -82,4 +83,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     main()
