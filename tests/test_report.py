@@ -369,6 +369,17 @@ def test_rows_beyond_the_fit_are_told_of(written):
     )
 
 
+def test_missing_values_are_counted_by_their_rows():
+    long, short = np.zeros(120), np.full(60, np.nan)
+    long[110:] = np.nan
+    figure = _figures.missing(["long", "short"], [long, short])
+    assert figure is not None
+    first, second = figure.data[0]["z"]
+    assert first == [0] * 55 + [1] * 5
+    # The short one ends in the middle of the picture.
+    assert second == [1] * 30 + [None] * 30
+
+
 # Numbers.
 
 

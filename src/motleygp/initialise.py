@@ -16,6 +16,7 @@ from motleygp.model import Model
 from motleygp.posterior import Posterior, from_precision
 from motleygp.priors import LMC, AbstractConvolution, AbstractPrior, Convolution
 from motleygp.priors._base import DEFAULT_JITTER
+from motleygp.seen import see
 
 # k-means on more rows than this only costs time.
 _MAX_CLUSTERED = 20_000
@@ -196,11 +197,11 @@ def marginal_fits(
     fits: dict[int, tuple[AbstractLikelihood, np.ndarray]] = {}
     for block in data:
         for place, d in enumerate(block.outputs):
-            fitted, f = likelihoods[d].constant_fit(np.asarray(block.y[place]))
+            exposure = None
             if block.log_exposure is not None:
-                # The rate of one unit: sum y / sum e.
-                f[0] -= np.log(np.mean(np.exp(block.log_exposure[place])))
-            fits[d] = fitted, f
+                exposure = np.exp(block.log_exposure[place])
+            seen = see(np.asarray(block.y[place]), likelihoods[d], exposure)
+            fits[d] = seen.likelihood, seen.f
     ordered = [fits[d] for d in range(len(likelihoods))]
     starts = tuple(_less_noise(likelihood) for likelihood, _ in ordered)
     return starts, np.concatenate([f for _, f in ordered])

@@ -32,7 +32,7 @@ class Seen(NamedTuple):
 
 
 def see(
-    y: np.ndarray, likelihood: AbstractLikelihood, exposure: np.ndarray | None
+    y: np.ndarray, likelihood: AbstractLikelihood, exposure: np.ndarray | None = None
 ) -> Seen:
     """The values of one output, NaN where they are missing."""
     known = ~np.isnan(y)

@@ -4,7 +4,7 @@ Colours are names, "@ink", that the page looks up among its own: they differ in 
 and in print.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any, NamedTuple
 
@@ -87,12 +87,9 @@ def numbers(values: Any) -> list[Any]:
     if not 0.0 < largest < np.inf:
         return [float(v) if ok else None for v, ok in zip(values, finite, strict=True)]
     places = int(5 - np.floor(np.log10(largest)))
-    rounded = [round(float(v), places) if ok else None for v, ok in _pairs(values)]
+    pairs = zip(values, finite, strict=True)
+    rounded = [round(float(v), places) if ok else None for v, ok in pairs]
     return [int(v) if v is not None and v == int(v) else v for v in rounded]
-
-
-def _pairs(values: np.ndarray) -> Iterable[tuple[float, bool]]:
-    return zip(values, np.isfinite(values), strict=True)
 
 
 # Pieces.
@@ -121,7 +118,6 @@ def _band(x: Any, low: Any, high: Any, name: str, color: str, **line: Any) -> li
 
 def _dots(x: Any, y: Any, name: str = "data", **marker: Any) -> dict:
     return {
-        # Drawn by the graphics card where there are many.
         "type": "scatter",
         "mode": "markers",
         "x": numbers(x),
@@ -220,22 +216,25 @@ def restarts(starts: list[dict[str, Any]]) -> Figure | None:
 # Data and scores.
 
 
-def missing(facts: Facts, ys: list[np.ndarray]) -> Figure | None:
+def missing(names: list[str], ys: list[np.ndarray]) -> Figure | None:
     """The share of values that are missing, along the rows of the table."""
     if not any(np.isnan(y).any() for y in ys):
         return None
+    longest = max(map(len, ys))
+    stripes = min(_STRIPES, longest)
+    first = np.ceil(np.arange(stripes) * longest / stripes)
+    # By the rows themselves: an output may have fewer of them.
     shares = []
     for y in ys:
-        parts = np.array_split(np.isnan(y), min(_STRIPES, len(y)))
-        shares.append([float(part.mean()) for part in parts])
-    widest = max(map(len, shares))
-    shares = [own + [None] * (widest - len(own)) for own in shares]
-    first = np.linspace(0, max(map(len, ys)), widest + 1)[:-1]
+        which = np.arange(len(y)) * stripes // longest
+        rows = np.bincount(which, minlength=stripes)
+        absent = np.bincount(which, np.isnan(y), minlength=stripes)
+        shares.append(np.where(rows > 0, absent / np.maximum(rows, 1), np.nan))
     heat = {
         "type": "heatmap",
-        "x": numbers(np.round(first)),
-        "y": [text(output.name) for output in facts.outputs],
-        "z": [numbers([np.nan if v is None else v for v in own]) for own in shares],
+        "x": numbers(first),
+        "y": [text(name) for name in names],
+        "z": [numbers(own) for own in shares],
         "colorscale": [[0.0, "@paper"], [1.0, "@orange"]],
         "zmin": 0,
         "zmax": 1,
@@ -247,7 +246,7 @@ def missing(facts: Facts, ys: list[np.ndarray]) -> Figure | None:
         [heat],
         "row",
         "",
-        height=_height(len(facts.outputs)),
+        height=_height(len(names)),
         yaxis={"autorange": "reversed"},
     )
     return figure._replace(wide=True)

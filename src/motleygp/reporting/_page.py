@@ -184,10 +184,6 @@ def _gallery(drawn: list[Figure], figures: Iterable[Figure | None]) -> str:
     return f'<div class="figures">{"".join(parts)}</div>' if parts else ""
 
 
-def _anchor(facts: Facts, output: Output) -> str:
-    return f"output-{facts.outputs.index(output) + 1}"
-
-
 def _contents(facts: Facts) -> str:
     parts = [("remarks", "What to look at"), ("data", "Data")]
     if facts.with_data:
@@ -266,7 +262,8 @@ def _data(facts: Facts, ys: list[np.ndarray], drawn: list[Figure]) -> str:
             ("output", "values", "missing", "smallest", "median", "largest", "mean"),
             [_described(o, y) for o, y in zip(facts.outputs, ys, strict=True)],
         )
-    picture = _gallery(drawn, [_figures.missing(facts, ys)])
+    names = [o.name for o in facts.outputs]
+    picture = _gallery(drawn, [_figures.missing(names, ys)])
     return _section("data", "Data", outputs, inputs, values, picture)
 
 
@@ -330,15 +327,15 @@ def _outputs(
 ) -> str:
     grid = _figures.grids(facts)
     links = "".join(
-        f'<li><a href="#{_anchor(facts, o)}">{escape(o.name)}</a></li>'
-        for o in facts.outputs
+        f'<li><a href="#output-{number}">{escape(output.name)}</a></li>'
+        for number, output in enumerate(facts.outputs)
     )
     parts = [f'<nav aria-label="Outputs"><ul>{links}</ul></nav>']
-    for output in watch(facts.outputs):
+    for number, output in enumerate(watch(facts.outputs)):
         figures = [*_figures.predictions(facts, output, grid)]
         figures += _figures.calibration(output)
         parts += [
-            f'<section id="{_anchor(facts, output)}"><h3>{escape(output.name)} '
+            f'<section id="output-{number}"><h3>{escape(output.name)} '
             f'<span class="soft">({output.likelihood.name})</span></h3>',
             _gallery(drawn, figures),
             _surprises(output),

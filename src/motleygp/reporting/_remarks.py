@@ -152,7 +152,7 @@ def _of_scores(name: str, scored: Scored) -> Iterator[Remark]:
         return
     ours, marginal = scored.log_prob, scored.log_marginal
     # Any sign of a gain will do here; below it takes more to speak against sharing.
-    if not _gain(ours - marginal) > 1.0:
+    if np.isfinite(marginal).all() and not _gain(ours - marginal) > 1.0:
         yield _warning(
             f"{name} is not predicted better than by its overall distribution (NLPD "
             f"{-ours.mean():.3f} against {-marginal.mean():.3f}): the inputs say "
