@@ -1,0 +1,165 @@
+"""Outputs over their inputs: curves, maps and partial dependences."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from motleygp.diagrams import crossed, some_places
+from motleygp.likelihoods import Bernoulli
+from motleygp.predictive import AbstractPredictive
+from motleygp.reporting._facts import Facts, Output
+from motleygp.reporting._figures import _draw as draw
+
+# Points of curves and of maps, along each input.
+_CURVE, _MAP = 121, 41
+# Of a partial dependence: points, rows, and the inputs that are shown.
+_POINTS, _ROWS, _INPUTS = 31, 60, 2
+
+
+class Grids(NamedTuple):
+    """Inputs at which pictures need predictions, and the predictions there."""
+
+    x: np.ndarray
+    p: dict[str, AbstractPredictive]
+    features: list[int]
+    """Of partial dependences: the inputs that vary, in turn."""
+    values: list[np.ndarray]
+
+
+def grids(facts: Facts) -> Grids:
+    """A line for one input, a square for two, and partial dependences for more."""
+    low, high = facts.model.input_range_
+    features: list[int] = []
+    values: list[np.ndarray] = []
+    if len(low) == 1:
+        x = np.linspace(low, high, _CURVE)
+    elif len(low) == 2:
+        axes = [np.linspace(a, b, _MAP) for a, b in zip(low, high, strict=True)]
+        x = np.stack(np.meshgrid(*axes), axis=-1).reshape(-1, 2)
+    else:
+        features = sorted({p for o in facts.outputs for p in most_relevant(facts, o)})
+        parts = []
+        for place in features:
+            own, every = crossed(facts.rows, place, _POINTS, _ROWS)
+            values.append(own)
+            parts.append(every.reshape(-1, len(low)))
+        x = np.concatenate(parts)
+    ones = [np.ones(len(x))] * len(facts.outputs)
+    model = facts.model
+    p = model._distributions(x, (), ones, [model._fitted], show=False)
+    return Grids(x, p, features, values)
+
+
+def most_relevant(facts: Facts, output: Output) -> list[int]:
+    """The inputs that an output varies with most."""
+    relevance = facts.relevance.to_numpy()[list(output.functions)]
+    return np.argsort(-relevance.max(axis=0), kind="stable")[:_INPUTS].tolist()
+
+
+def predictions(facts: Facts, output: Output, grid: Grids) -> Iterator[draw.Figure]:
+    """An output over its inputs."""
+    if len(facts.features) == 1:
+        yield _curve(facts, output, grid)
+    elif len(facts.features) == 2:
+        yield from _maps(facts, output, grid)
+    else:
+        yield from _dependences(facts, output, grid)
+
+
+def _binary(output: Output) -> bool:
+    return isinstance(output.likelihood, Bernoulli)
+
+
+def _mean_label(output: Output) -> str:
+    if not _binary(output):
+        return f"mean of {output.name}"
+    label = (output.classes or (0, 1))[1]
+    return f"probability that {output.name} is {label}"
+
+
+def _curve(facts: Facts, output: Output, grid: Grids) -> draw.Figure:
+    p, x = grid.p[output.name], grid.x[:, 0]
+    data, yaxis = [], {}
+    if output.scored is not None:
+        keep = some_places(len(output.scored.y), draw.MOST_DOTS)
+        dots = output.scored.x[keep, 0], output.scored.y[keep]
+        data.append(_stems(*dots) if output.likelihood.counts else draw.dots(*dots))
+    if _binary(output):
+        caption = f"{_mean_label(output).capitalize()}."
+        yaxis = {"range": [-0.05, 1.05]}
+    else:
+        low, high = p.interval(0.95).T
+        steps = {"shape": "hvh"} if output.likelihood.discrete else {}
+        data += draw.band(x, low, high, "95 % interval", "@band", **steps)
+        caption = f"{output.name}: the mean and the 95 % interval."
+    data.append(draw.line(x, p.mean, "probability" if _binary(output) else "mean"))
+    figure = draw.figure(caption, data, facts.features[0], output.name, yaxis=yaxis)
+    return figure._replace(wide=True)
+
+
+def _stems(x: np.ndarray, y: np.ndarray) -> dict:
+    """Counts as bars from zero."""
+    width = float(np.ptp(x)) / 200.0 or 1.0
+    return {
+        "type": "bar",
+        "x": draw.numbers(x),
+        "y": draw.numbers(y),
+        "width": width,
+        "name": "data",
+        "marker": {"color": "@data", "opacity": 0.6, "line": {"width": 0}},
+    }
+
+
+def _maps(facts: Facts, output: Output, grid: Grids) -> Iterator[draw.Figure]:
+    p = grid.p[output.name]
+    across, up = np.unique(grid.x[:, 0]), np.unique(grid.x[:, 1])
+    shape = len(up), len(across)
+    every = [(_mean_label(output), p.mean)]
+    # Of a binary output it follows from the probability.
+    if not _binary(output):
+        every.append((f"standard deviation of {output.name}", p.std))
+    for label, values in every:
+        limits = {"zmin": 0, "zmax": 1} if _binary(output) else {}
+        heat = {
+            "type": "heatmap",
+            "x": draw.numbers(across),
+            "y": draw.numbers(up),
+            "z": [draw.numbers(row) for row in values.reshape(shape)],
+            "colorscale": "Viridis",
+            "zsmooth": "best",
+            "colorbar": draw.THIN,
+            "hovertemplate": "%{x}, %{y}: %{z}<extra></extra>",
+        } | limits
+        data = [heat]
+        if output.scored is not None:
+            keep = some_places(len(output.scored.y), draw.MOST_DOTS)
+            places = output.scored.x[keep].T
+            values_there = [f"{value:.4g}" for value in output.scored.y[keep]]
+            rim = {"color": "black", "width": 1}
+            dots = draw.dots(*places, color="white", line=rim)
+            hover = "data: %{text}<extra></extra>"
+            data.append(dots | {"text": values_there, "hovertemplate": hover})
+        caption = f"The {label}" + (", and where data are." if len(data) > 1 else ".")
+        yield draw.figure(caption, data, *facts.features, height=400)
+
+
+def _dependences(facts: Facts, output: Output, grid: Grids) -> Iterator[draw.Figure]:
+    rows = len(grid.x) // (len(grid.features) * _POINTS)
+    for place in most_relevant(facts, output):
+        number = grid.features.index(place)
+        first = number * _POINTS * rows
+        p = grid.p[output.name][slice(first, first + _POINTS * rows)]
+        means = p.mean.reshape(_POINTS, rows)
+        x = grid.values[number]
+        low, high = np.quantile(means, [0.1, 0.9], axis=1)
+        data = draw.band(x, low, high, "10 % to 90 % of the rows", "@band")
+        data.append(draw.line(x, means.mean(axis=1), "average"))
+        caption = (
+            f"The {_mean_label(output)} by {facts.features[place]}, the other inputs "
+            "staying as they are."
+        )
+        yaxis = {"range": [-0.05, 1.05]} if _binary(output) else {}
+        yield draw.figure(
+            caption, data, facts.features[place], output.name, yaxis=yaxis
+        )

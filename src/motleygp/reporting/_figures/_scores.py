@@ -1,0 +1,91 @@
+"""What is missing, and what was gained."""
+
+import numpy as np
+
+from motleygp.reporting._facts import Facts
+from motleygp.reporting._figures import _draw as draw
+
+# Stripes that missing values are counted in.
+_STRIPES = 60
+
+
+def missing(names: list[str], ys: list[np.ndarray]) -> draw.Figure | None:
+    """The share of values that are missing, along the rows of the table."""
+    if not any(np.isnan(y).any() for y in ys):
+        return None
+    longest = max(map(len, ys))
+    stripes = min(_STRIPES, longest)
+    first = np.ceil(np.arange(stripes) * longest / stripes)
+    # By the rows themselves: an output may have fewer of them.
+    shares = []
+    for y in ys:
+        which = np.arange(len(y)) * stripes // longest
+        rows = np.bincount(which, minlength=stripes)
+        absent = np.bincount(which, np.isnan(y), minlength=stripes)
+        shares.append(np.where(rows > 0, absent / np.maximum(rows, 1), np.nan))
+    heat = {
+        "type": "heatmap",
+        "x": draw.numbers(first),
+        "y": [draw.text(name) for name in names],
+        "z": [draw.numbers(own) for own in shares],
+        "colorscale": [[0.0, "@paper"], [1.0, "@orange"]],
+        "zmin": 0,
+        "zmax": 1,
+        "hovertemplate": "%{y}, from row %{x}: %{z:.0%} missing<extra></extra>",
+        "colorbar": {"title": {"text": "missing"}, "tickformat": ".0%"} | draw.THIN,
+    }
+    figure = draw.figure(
+        "Where values are missing, along the rows of the table.",
+        [heat],
+        "row",
+        "",
+        height=draw.height(len(names)),
+        yaxis={"autorange": "reversed"},
+    )
+    return figure._replace(wide=True)
+
+
+def gains(facts: Facts) -> draw.Figure | None:
+    """How much less NLPD the model has than the marginal fit, per output."""
+    names = [draw.text(o.name) for o in facts.outputs if o.scored is not None]
+    scored = [o.scored for o in facts.outputs if o.scored is not None]
+    if not scored:
+        return None
+    data = []
+    for label, color, each in (
+        ("MotleyGP", "@blue", [s.log_prob for s in scored]),
+        ("independent models", "@orange", [s.log_independent for s in scored]),
+    ):
+        gain = [
+            value - s.log_marginal
+            for value, s in zip(each, scored, strict=True)
+            if value is not None
+        ]
+        if not gain:
+            continue
+        spread = [1.96 * g.std() / np.sqrt(len(g)) for g in gain]
+        data.append(
+            {
+                "type": "bar",
+                "orientation": "h",
+                "name": label,
+                "y": names,
+                "x": draw.numbers([g.mean() for g in gain]),
+                "error_x": {
+                    "type": "data",
+                    "array": draw.numbers(spread),
+                    "color": "@ink",
+                    "thickness": 1,
+                    "width": 2,
+                },
+                "marker": {"color": color},
+            }
+        )
+    return draw.figure(
+        "NLPD gained over the marginal, with 95 % intervals; right of zero is better.",
+        data,
+        "nats per value",
+        "",
+        height=draw.height(len(names) * len(data)),
+        yaxis={"autorange": "reversed"},
+    )
