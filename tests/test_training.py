@@ -62,16 +62,6 @@ def test_chunks_and_pauses_do_not_change_the_run(run):
     np.testing.assert_array_equal(trace["iteration"], np.arange(6, 13))
 
 
-def test_a_second_chunk_compiles_nothing(run):
-    state, data, step = run
-    with jax.log_compiles(False):
-        loop.fit(up_to(state, 3), data, step, chunk=5)
-        before = loop._run_chunk._cached._cache_size()
-        result = loop.fit(up_to(state, 13), data, step, chunk=5)
-        assert loop._run_chunk._cached._cache_size() == before
-    assert int(result.state.iteration) == 13
-
-
 def test_a_callback_ends_the_run_and_is_told_where_it_is(run):
     state, data, step = run
     reports = []

@@ -118,7 +118,7 @@ def init(
             jnp.zeros(()),
             jnp.zeros(()),
             jnp.zeros(()),
-            jnp.full((), jnp.inf),
+            jnp.asarray(jnp.inf, dtype=float),
             jnp.zeros((), int),
         ),
         base=base,

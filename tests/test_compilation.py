@@ -1,0 +1,71 @@
+"""How often a fit compiles: the loop is one program, from its first chunk to its last.
+
+The count is that of JAX's own compile log, which names each program it compiles.
+"""
+
+import logging
+import re
+
+import jax
+import numpy as np
+import pytest
+
+import motleygp as mg
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+# More than two chunks of 50 iterations: a second chunk used to compile once more.
+NUM_STEPS = 110
+
+
+@pytest.fixture
+def loop_compilations(caplog):
+    """Counts the programs of the training loop that were compiled so far."""
+    caplog.set_level(logging.WARNING, logger="jax")
+    with jax.log_compiles(True):
+        yield lambda: sum(
+            bool(re.match(r"Compiling .*\b_run_chunk\b", record.getMessage()))
+            for record in caplog.records
+        )
+
+
+def fit(num_rows: int, **settings) -> mg.MotleyGP:
+    """A fit whose shapes no other test has, so that nothing is compiled already."""
+    rng = np.random.default_rng(0)
+    X = rng.random((num_rows, 1))
+    Y = {"real": np.sin(5 * X[:, 0]), "binary": (X[:, 0] > 0.4).astype(float)}
+    settings = {"num_inducing": 5, "num_latents": 1, "batch_size": 11} | settings
+    model = mg.MotleyGP(
+        ["gaussian", "bernoulli"],
+        max_iter=NUM_STEPS,
+        random_state=0,
+        progress=False,
+        **settings,
+    )
+    return model.fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    "num_rows, settings",
+    [
+        (61, {"optimizer": "fng"}),
+        (62, {"optimizer": "hybrid"}),
+        (63, {"optimizer": "adam"}),
+        (64, {"optimizer": "sgd"}),
+        (65, {"optimizer": "fng", "preset": "paper"}),
+        (66, {"prior": "convolution"}),
+        (67, {"prior": "convolution", "inducing": "latent"}),
+        (68, {"validation_fraction": 0.2}),
+    ],
+    ids=str,
+)
+def test_a_fit_compiles_its_loop_once(loop_compilations, num_rows, settings):
+    model = fit(num_rows, **settings)
+    assert len(model.trace_["iteration"]) == NUM_STEPS
+    assert loop_compilations() == 1
+
+
+def test_a_second_fit_of_the_same_shape_compiles_no_loop(loop_compilations):
+    fit(69)
+    fit(69)
+    assert loop_compilations() == 1
