@@ -20,9 +20,10 @@ import jax.random as jr
 import numpy as np
 
 import motleygp as mg
-from motleygp import optim, training
-from motleygp.data import make_dataset
-from motleygp.initialise import initial_model
+from motleygp import optim
+from motleygp.inference.data import make_dataset
+from motleygp.training import step as training
+from motleygp.training.initialise import initial_model
 
 FORMS = {
     "function": mg.priors.Convolution,

@@ -16,7 +16,8 @@ import equinox as eqx
 import jax
 import jax.random as jr
 
-from motleygp import optim, training
+from motleygp import optim
+from motleygp.training import step as training
 from step import BATCH, build, problem
 
 

@@ -30,11 +30,12 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array
 
 import motleygp as mg
-from motleygp import linalg, objective
-from motleygp.data import Dataset, make_dataset
-from motleygp.model import Model, trainable
+from motleygp.inference import objective
+from motleygp.inference.data import Dataset, make_dataset
+from motleygp.inference.model import Model, trainable
+from motleygp.inference.posterior import from_prior, unwhiten
+from motleygp.numerics import linalg
 from motleygp.optim import natural_gradient
-from motleygp.posterior import from_prior, unwhiten
 from motleygp.priors import AbstractPrior, Sites, everywhere
 
 NUM_ROWS, NUM_INPUTS, NUM_INDUCING, NUM_LATENTS, BATCH = 1500, 10, 80, 3, 50

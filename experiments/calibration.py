@@ -22,8 +22,9 @@ import jax.random as jr
 import numpy as np
 
 import motleygp as mg
-from motleygp import likelihoods as lik, metrics
+from motleygp import likelihoods as lik
 from motleygp.kernels import EQ
+from motleygp.prediction import metrics
 
 OUTPUTS = (
     lik.Gaussian(0.3),

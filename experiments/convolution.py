@@ -20,11 +20,12 @@ import numpy as np
 import scipy.stats
 
 import motleygp as mg
-from motleygp import optim, restarts
-from motleygp.data import Dataset, make_dataset
-from motleygp.initialise import data_driven_start, usual_num_latents
-from motleygp.objective import held_out_nlpd
-from motleygp.scaling import standardising
+from motleygp import optim
+from motleygp.inference.data import Dataset, make_dataset
+from motleygp.inference.objective import held_out_nlpd
+from motleygp.inference.scaling import standardising
+from motleygp.training import restarts
+from motleygp.training.initialise import data_driven_start, usual_num_latents
 
 FORMS = {
     "function": mg.priors.Convolution,

@@ -24,12 +24,17 @@ import scipy.stats
 from scipy.special import gammaln, logsumexp
 
 import motleygp as mg
-from motleygp import loop, optim, training
-from motleygp.data import Dataset, make_dataset
+from motleygp import optim
 from motleygp.datasets import Problem
-from motleygp.initialise import data_driven_start, paper_start, usual_num_latents
-from motleygp.objective import function_moments
-from motleygp.scaling import standardising
+from motleygp.inference.data import Dataset, make_dataset
+from motleygp.inference.objective import function_moments
+from motleygp.inference.scaling import standardising
+from motleygp.training import loop, step as training
+from motleygp.training.initialise import (
+    data_driven_start,
+    paper_start,
+    usual_num_latents,
+)
 
 NUM_STARTS = 20
 NUM_ITERATIONS = 2000

@@ -13,9 +13,10 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
-from motleygp import datasets, loop, optim, priors, training
-from motleygp.data import Dataset, make_dataset
-from motleygp.initialise import initial_model
+from motleygp import datasets, optim, priors
+from motleygp.inference.data import Dataset, make_dataset
+from motleygp.training import loop, step as training
+from motleygp.training.initialise import initial_model
 
 BATCH_SIZE = 32
 SCHEME = optim.fng()

@@ -5,10 +5,11 @@ import functools as ft
 import jax.random as jr
 import numpy as np
 
-from motleygp import optim, restarts, training
-from motleygp.data import Dataset, make_dataset
-from motleygp.initialise import data_driven_start
+from motleygp import optim
+from motleygp.inference.data import Dataset, make_dataset
 from motleygp.likelihoods import Bernoulli, Gaussian
+from motleygp.training import restarts, step as training
+from motleygp.training.initialise import data_driven_start
 
 BATCH_SIZE = 30
 SCHEME = optim.fng()

@@ -7,12 +7,10 @@ import numpy as np
 import pytest
 
 import small
-from motleygp import restarts
-from motleygp.data import make_dataset
-from motleygp.likelihoods import Gaussian
-from motleygp.model import Model, all_fixed, trainable
-from motleygp.objective import elbo, gradients
-from motleygp.posterior import (
+from motleygp.inference.data import make_dataset
+from motleygp.inference.model import Model, all_fixed, trainable
+from motleygp.inference.objective import elbo, gradients
+from motleygp.inference.posterior import (
     Posterior,
     divergence,
     from_precision,
@@ -20,7 +18,9 @@ from motleygp.posterior import (
     kl_to_prior,
     project,
 )
+from motleygp.likelihoods import Gaussian
 from motleygp.priors import everywhere
+from motleygp.training import restarts
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 

@@ -10,7 +10,7 @@ import pytest
 from sklearn.base import clone
 
 import motleygp as mg
-from motleygp.predictive import Mixture
+from motleygp.prediction.predictive import Mixture
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 import paper_numpy as paper
-from motleygp import MotleyGP, kernels, likelihoods as lik, optim, priors, training
-from motleygp.data import Block, Dataset, make_dataset
-from motleygp.model import Model
-from motleygp.objective import elbo
-from motleygp.posterior import Posterior
+from motleygp import MotleyGP, kernels, likelihoods as lik, optim, priors
+from motleygp.inference.data import Block, Dataset, make_dataset
+from motleygp.inference.model import Model
+from motleygp.inference.objective import elbo
+from motleygp.inference.posterior import Posterior
+from motleygp.training import step as training
 
 ALL_SEVEN = tuple(paper.NUM_FUNCTIONS)
 MIXES = {

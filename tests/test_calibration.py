@@ -7,7 +7,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from motleygp import metrics
+from motleygp.prediction import metrics
 
 NUM_DRAWS = 8
 

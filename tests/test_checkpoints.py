@@ -15,7 +15,8 @@ import pytest
 
 import motleygp as mg
 import small
-from motleygp import checkpoints, loop, modelfile
+from motleygp.files import modelfile
+from motleygp.training import checkpoints, loop
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 

@@ -15,7 +15,8 @@ import pandas as pd
 import pytest
 
 import motleygp as mg
-from motleygp import checkpoints, modelfile
+from motleygp.files import modelfile
+from motleygp.training import checkpoints
 from motleygp_cli import FAILED, GOOD, INTERRUPTED, WRONG_USE, main, tables
 
 COMMAND = str(Path(sys.executable).with_name("motleygp"))

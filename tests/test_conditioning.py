@@ -6,7 +6,7 @@ import scipy.optimize
 
 import paper_numpy as paper
 from motleygp import likelihoods as lik
-from motleygp.conditioning import Observed, condition
+from motleygp.inference.conditioning import Observed, condition
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 

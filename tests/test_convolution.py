@@ -11,12 +11,18 @@ import pytest
 
 import paper_convolution as convolution
 import paper_numpy as paper
-from motleygp import kernels, likelihoods as lik, optim, priors, training
-from motleygp.data import Dataset, make_dataset
-from motleygp.initialise import initial_model
-from motleygp.model import Model
-from motleygp.objective import elbo, full_elbo, function_moments, held_out_nlpd
-from motleygp.posterior import Posterior, from_prior
+from motleygp import kernels, likelihoods as lik, optim, priors
+from motleygp.inference.data import Dataset, make_dataset
+from motleygp.inference.model import Model
+from motleygp.inference.objective import (
+    elbo,
+    full_elbo,
+    function_moments,
+    held_out_nlpd,
+)
+from motleygp.inference.posterior import Posterior, from_prior
+from motleygp.training import step as training
+from motleygp.training.initialise import initial_model
 
 FORMS = {
     "function": (priors.Convolution, convolution.FUNCTION),

@@ -9,9 +9,10 @@ import pytest
 from matplotlib.figure import Figure
 
 import motleygp_cli as cli
-from motleygp import datasets, demo, plotting
+from motleygp import datasets, plotting
+from motleygp.demos import demo
 from motleygp.likelihoods import Poisson
-from motleygp.predictive import Predictive
+from motleygp.prediction.predictive import Predictive
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 

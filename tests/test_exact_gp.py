@@ -16,11 +16,11 @@ import scipy.optimize
 import scipy.stats
 
 from motleygp import Predictive, kernels, likelihoods as lik, priors
-from motleygp.data import Dataset, make_dataset
-from motleygp.model import Model
-from motleygp.objective import elbo, function_moments, gradients
+from motleygp.inference.data import Dataset, make_dataset
+from motleygp.inference.model import Model
+from motleygp.inference.objective import elbo, function_moments, gradients
+from motleygp.inference.posterior import Posterior, from_precision, from_prior, unwhiten
 from motleygp.optim import Guard, natural_gradient
-from motleygp.posterior import Posterior, from_precision, from_prior, unwhiten
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 

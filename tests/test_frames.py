@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 import scipy.sparse
 
-from motleygp import frames
+from motleygp.tables import frames
 
 
 def column(y, classes=None) -> frames.Column:

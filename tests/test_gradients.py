@@ -18,11 +18,11 @@ from jax.flatten_util import ravel_pytree
 import paper_convolution as convolution
 import paper_numpy as paper
 from motleygp import kernels, likelihoods as lik, priors
-from motleygp.data import Dataset, make_dataset
-from motleygp.linalg import jittered_cholesky, whitened_columns
-from motleygp.model import Model, trainable
-from motleygp.objective import elbo, gradients
-from motleygp.posterior import Posterior
+from motleygp.inference.data import Dataset, make_dataset
+from motleygp.inference.model import Model, trainable
+from motleygp.inference.objective import elbo, gradients
+from motleygp.inference.posterior import Posterior
+from motleygp.numerics.linalg import jittered_cholesky, whitened_columns
 
 _STEP = 1e-3
 _SHIFTS = np.array([-2.0, -1.0, 1.0, 2.0])

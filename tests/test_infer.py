@@ -9,8 +9,9 @@ import pytest
 import scipy.stats as st
 from rich.console import Console
 
-from motleygp import datasets, infer, likelihoods
-from motleygp.infer import Choice, infer_column, infer_outputs
+from motleygp import datasets, likelihoods
+from motleygp.tables import infer
+from motleygp.tables.infer import Choice, infer_column, infer_outputs
 
 ROWS = 200
 SEEDS = range(50)

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from motleygp.data import make_dataset
-from motleygp.initialise import cluster_centres, initial_model, marginal_fits
+from motleygp.inference.data import make_dataset
 from motleygp.likelihoods import Gaussian, Poisson
+from motleygp.training.initialise import cluster_centres, initial_model, marginal_fits
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 

@@ -6,12 +6,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from motleygp import joint, priors
+from motleygp import priors
+from motleygp.inference import joint
+from motleygp.inference.model import Model
+from motleygp.inference.objective import function_moments
+from motleygp.inference.posterior import Posterior, from_precision, from_prior
 from motleygp.kernels import EQ
 from motleygp.likelihoods import Gaussian, HetGaussian
-from motleygp.model import Model
-from motleygp.objective import function_moments
-from motleygp.posterior import Posterior, from_precision, from_prior
 from test_threads import batched_calls
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")

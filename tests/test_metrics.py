@@ -12,7 +12,7 @@ import scipy.stats as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import integrate
 
-from motleygp import likelihoods, metrics
+from motleygp import likelihoods
 from motleygp.likelihoods import (
     AbstractLikelihood,
     Bernoulli,
@@ -23,7 +23,8 @@ from motleygp.likelihoods import (
     HetGaussian,
     Poisson,
 )
-from motleygp.predictive import Predictive
+from motleygp.prediction import metrics
+from motleygp.prediction.predictive import Predictive
 
 
 class Setting(NamedTuple):

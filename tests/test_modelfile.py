@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 import safetensors
 
-from motleygp import modelfile
+from motleygp.files import modelfile
 
 START = struct.Struct("<8sI32sQ")
 DTYPES = ["f8", "f4", "i8", "i4", "u8", "u4", "u1", "?"]

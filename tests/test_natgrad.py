@@ -6,9 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from motleygp.objective import NaturalTerms
+from motleygp.inference.objective import NaturalTerms
+from motleygp.inference.posterior import Posterior, from_precision, kl_to_prior
 from motleygp.optim import Guard, natural_gradient
-from motleygp.posterior import Posterior, from_precision, kl_to_prior
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 

@@ -8,9 +8,10 @@ import pytest
 import scipy.stats
 from matplotlib.figure import Figure
 
-from motleygp import MotleyGP, metrics, plotting
+from motleygp import MotleyGP, plotting
 from motleygp.likelihoods import Bernoulli, Gaussian, Poisson
-from motleygp.predictive import Predictive
+from motleygp.prediction import metrics
+from motleygp.prediction.predictive import Predictive
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 

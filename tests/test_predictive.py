@@ -24,7 +24,7 @@ from motleygp.likelihoods import (
     HetGaussian,
     Poisson,
 )
-from motleygp.predictive import Predictive
+from motleygp.prediction.predictive import Predictive
 
 
 class Setting(NamedTuple):

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from motleygp import likelihoods, quadrature
-from motleygp.quadrature import (
+from motleygp import likelihoods
+from motleygp.numerics import quadrature
+from motleygp.numerics.quadrature import (
     expect,
     expect_tensor,
     hermite_rule,

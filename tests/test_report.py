@@ -14,11 +14,11 @@ import pytest
 import scipy.stats
 
 import motleygp as mg
-from motleygp.diagrams import some_places
 from motleygp.likelihoods import Bernoulli, Gaussian, Poisson
-from motleygp.predictive import Predictive
+from motleygp.prediction.diagrams import some_places
+from motleygp.prediction.predictive import Predictive
+from motleygp.prediction.seen import Seen, see
 from motleygp.reporting import _facts, _figures, _remarks
-from motleygp.seen import Seen, see
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import small
-from motleygp import optim, restarts
-from motleygp.data import hold_out
-from motleygp.initialise import paper_start
-from motleygp.objective import elbo, full_elbo, held_out_nlpd
+from motleygp import optim
+from motleygp.inference.data import hold_out
+from motleygp.inference.objective import elbo, full_elbo, held_out_nlpd
+from motleygp.training import restarts
+from motleygp.training.initialise import paper_start
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -112,7 +113,7 @@ def test_the_papers_start(rng, task):
 
 
 def test_the_bound_by_parts_is_the_bound(task, monkeypatch):
-    from motleygp import objective
+    from motleygp.inference import objective
 
     outcome = restarts.run(task, 1)
     model, q, _ = outcome.fitted

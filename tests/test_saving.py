@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import motleygp as mg
-from motleygp import modelfile
+from motleygp.files import modelfile
 from test_modelfile import mutations
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")

@@ -14,13 +14,14 @@ import optax
 import pytest
 from jax.scipy.special import gammaln
 
-from motleygp import likelihoods as lik, optim, training
-from motleygp.data import make_dataset
+from motleygp import likelihoods as lik, optim
+from motleygp.inference.data import make_dataset
+from motleygp.inference.model import Model
+from motleygp.inference.posterior import from_precision
 from motleygp.kernels import EQ
-from motleygp.model import Model
 from motleygp.optim import Scheme, natural_gradient, variational
-from motleygp.posterior import from_precision
 from motleygp.priors import LMC
+from motleygp.training import step as training
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 

@@ -8,7 +8,7 @@ import pytest
 import scipy.special as sp
 from numpy.testing import assert_allclose
 
-from motleygp.special import log1p_exp, stirling_remainder
+from motleygp.numerics.special import log1p_exp, stirling_remainder
 
 
 def _elementwise(fn):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import small
-from motleygp import loop, training
-from motleygp.loop import HeldOut
+from motleygp.training import loop, step as training
+from motleygp.training.loop import HeldOut
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 

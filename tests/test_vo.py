@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import motleygp_cli as cli
-from motleygp import vo
+from motleygp.demos import vo
 
 NUM_SEEDS = 100
 

@@ -7,11 +7,16 @@ import pytest
 import scipy.stats
 
 import small
-from motleygp.data import hold_out, make_dataset
-from motleygp.initialise import initial_model
+from motleygp.inference.data import hold_out, make_dataset
+from motleygp.inference.objective import (
+    elbo,
+    full_elbo,
+    function_moments,
+    held_out_nlpd,
+)
+from motleygp.inference.posterior import from_prior
 from motleygp.likelihoods import Gaussian, Poisson
-from motleygp.objective import elbo, full_elbo, function_moments, held_out_nlpd
-from motleygp.posterior import from_prior
+from motleygp.training.initialise import initial_model
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 

@@ -12,18 +12,18 @@ import jax
 
 jax.config.update("jax_enable_x64", True)
 
-from motleygp import (  # noqa: E402
+from motleygp import (
     datasets as datasets,
     kernels as kernels,
     likelihoods as likelihoods,
-    metrics as metrics,
     optim as optim,
     priors as priors,
 )
-from motleygp._version import __version__ as __version__  # noqa: E402
-from motleygp.estimator import MotleyGP as MotleyGP, load as load  # noqa: E402
-from motleygp.modelfile import ModelFileError as ModelFileError  # noqa: E402
-from motleygp.predictive import Predictive as Predictive  # noqa: E402
+from motleygp._version import __version__ as __version__
+from motleygp.estimator import MotleyGP as MotleyGP, load as load
+from motleygp.files.modelfile import ModelFileError as ModelFileError
+from motleygp.prediction import metrics as metrics
+from motleygp.prediction.predictive import Predictive as Predictive
 
 
 def __getattr__(name: str) -> Any:

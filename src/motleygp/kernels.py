@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
-from motleygp.linalg import product, transposed_product
+from motleygp.numerics.linalg import product, transposed_product
 
 LOG_2PI = math.log(2.0 * math.pi)
 

@@ -14,7 +14,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from motleygp.loop import Report
+from motleygp.training.loop import Report
 
 
 @contextmanager

@@ -42,7 +42,7 @@ def demo(args: argparse.Namespace) -> int:
     """The demonstration."""
     tables.check_folder(args.output_dir.parent)
     with ending_at_once():
-        from motleygp import demo
+        from motleygp.demos import demo
 
     demo.run(args.output_dir, max_iter=args.max_iter, seed=args.seed, quiet=args.quiet)
     return GOOD
@@ -52,7 +52,7 @@ def vo(args: argparse.Namespace) -> int:
     """Variational optimisation of the paper's example."""
     tables.check_folder(args.output_dir.parent)
     with ending_at_once():
-        from motleygp import vo
+        from motleygp.demos import vo
 
     vo.run(args.output_dir, seeds=args.seeds, seed=args.seed, quiet=args.quiet)
     return GOOD

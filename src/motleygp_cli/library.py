@@ -4,6 +4,6 @@ from motleygp_cli import ending_at_once
 
 with ending_at_once():
     import motleygp as mg
-    from motleygp.settings import check as check_settings
+    from motleygp.estimator.settings import check as check_settings
 
 __all__ = ["check_settings", "mg"]

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from motleygp.likelihoods import AbstractLikelihood
-from motleygp.seen import see
+from motleygp.prediction.seen import see
 
 _TRAIN_SHARE = 0.75
 

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.optimize
 from jaxtyping import Array, Float, PyTree
 
-from motleygp.quadrature import (
+from motleygp.numerics.quadrature import (
     dense_rule,
     expect_tensor,
     log_expect_exp,

@@ -9,8 +9,8 @@ import scipy.special
 from jaxtyping import Array
 
 from motleygp.likelihoods._base import AbstractLikelihood
-from motleygp.quadrature import expect
-from motleygp.special import log1p_exp
+from motleygp.numerics.quadrature import expect
+from motleygp.numerics.special import log1p_exp
 
 
 class Bernoulli(AbstractLikelihood):

@@ -9,8 +9,8 @@ import scipy.special
 from jaxtyping import Array
 
 from motleygp.likelihoods._base import AbstractLikelihood
-from motleygp.quadrature import expect, expect_tensor
-from motleygp.special import log1p_exp, stirling_remainder
+from motleygp.numerics.quadrature import expect, expect_tensor
+from motleygp.numerics.special import log1p_exp, stirling_remainder
 
 _TINY, _BELOW_ONE = np.finfo(float).tiny, np.nextafter(1.0, 0.0)
 

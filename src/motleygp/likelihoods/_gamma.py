@@ -9,8 +9,8 @@ import scipy.special
 from jaxtyping import Array
 
 from motleygp.likelihoods._base import AbstractLikelihood
-from motleygp.quadrature import expect
-from motleygp.special import stirling_remainder
+from motleygp.numerics.quadrature import expect
+from motleygp.numerics.special import stirling_remainder
 
 _TINY = np.finfo(float).tiny
 _LOG_RANGE = (-740.0, 700.0)  # where exp neither underflows nor overflows

@@ -11,7 +11,7 @@ import scipy.special
 from jaxtyping import Array, Float, PyTree
 
 from motleygp.likelihoods._base import AbstractLikelihood
-from motleygp.quadrature import hermite_rule, log_expect_exp
+from motleygp.numerics.quadrature import hermite_rule, log_expect_exp
 
 _LOG_2PI = math.log(2.0 * math.pi)
 

@@ -10,7 +10,7 @@ import scipy.special
 from jaxtyping import Array
 
 from motleygp.likelihoods._base import AbstractLikelihood
-from motleygp.special import stirling_remainder
+from motleygp.numerics.special import stirling_remainder
 
 
 class Poisson(AbstractLikelihood):

@@ -8,10 +8,10 @@ import optax
 from jaxtyping import Array, Float, Int
 
 from motleygp._types import Scalar
-from motleygp.linalg import cholesky
-from motleygp.objective import NaturalTerms
+from motleygp.inference.objective import NaturalTerms
+from motleygp.inference.posterior import Posterior, from_factor
+from motleygp.numerics.linalg import cholesky
 from motleygp.optim._natgrad import NatGradInfo, NaturalGradient
-from motleygp.posterior import Posterior, from_factor
 
 
 class FactorState(NamedTuple):

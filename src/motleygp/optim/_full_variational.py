@@ -12,7 +12,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int, PyTree
 
 from motleygp._types import RandomKey, Scalar
-from motleygp.linalg import cholesky, inverse_lower
+from motleygp.numerics.linalg import cholesky, inverse_lower
 from motleygp.optim import _checks
 from motleygp.optim._schedule import Schedule, at
 from motleygp.optim._variational import (

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from motleygp._types import Scalar
-from motleygp.linalg import cholesky, inverse_lower, over_groups
-from motleygp.objective import NaturalTerms
+from motleygp.inference.objective import NaturalTerms
+from motleygp.inference.posterior import Posterior, group_divergence
+from motleygp.numerics.linalg import cholesky, inverse_lower, over_groups
 from motleygp.optim import _checks
 from motleygp.optim._schedule import Schedule, at
-from motleygp.posterior import Posterior, group_divergence
 
 # A slope of less than this many nats is rounding, not overshoot.
 _NEGLIGIBLE = 1e-9

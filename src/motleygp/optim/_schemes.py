@@ -11,7 +11,7 @@ import optax
 from jaxtyping import Array, Int, PyTree
 
 from motleygp._types import Scalar
-from motleygp.model import Model
+from motleygp.inference.model import Model
 from motleygp.optim._factor import factor_descent
 from motleygp.optim._natgrad import Guard, NaturalGradient, natural_gradient
 from motleygp.optim._point import point

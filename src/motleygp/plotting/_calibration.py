@@ -3,12 +3,6 @@
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
-from motleygp import metrics
-from motleygp.diagrams import (
-    interval_shares,
-    pit_density,
-    reliability_shares,
-)
 from motleygp.likelihoods import Bernoulli
 from motleygp.plotting._style import (
     BLUE,
@@ -16,7 +10,13 @@ from motleygp.plotting._style import (
     REFERENCE_BAND,
     limit_to_shares,
 )
-from motleygp.predictive import AbstractPredictive
+from motleygp.prediction import metrics
+from motleygp.prediction.diagrams import (
+    interval_shares,
+    pit_density,
+    reliability_shares,
+)
+from motleygp.prediction.predictive import AbstractPredictive
 
 
 def reliability_curve(

@@ -8,11 +8,11 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 
-from motleygp import frames
-from motleygp.diagrams import crossed
 from motleygp.likelihoods import Bernoulli
 from motleygp.plotting._style import BAND_ALPHA, DATA, limit_to_shares
-from motleygp.predictive import AbstractPredictive
+from motleygp.prediction.diagrams import crossed
+from motleygp.prediction.predictive import AbstractPredictive
+from motleygp.tables import frames
 
 # Of the predictions at the rows, where one input varies and the others do not.
 _SPREAD = [0.1, 0.9]

@@ -8,9 +8,9 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.tri import Triangulation
 
-from motleygp import frames
 from motleygp.likelihoods import Bernoulli
-from motleygp.predictive import AbstractPredictive
+from motleygp.prediction.predictive import AbstractPredictive
+from motleygp.tables import frames
 
 # Even steps of lightness, in colour and in grey.
 _COLOURS = "viridis"

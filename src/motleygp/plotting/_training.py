@@ -7,8 +7,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
-from motleygp.diagrams import later_limits, running_mean
 from motleygp.plotting._style import BLUE, ORANGE
+from motleygp.prediction.diagrams import later_limits, running_mean
 
 _HELD_OUT = "held-out NLPD (dashed)"
 # What a trace may count, what it is called, and its mark near the bottom of the axes.

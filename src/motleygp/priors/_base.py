@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from motleygp._types import RandomKey, SpanMoments
 from motleygp.kernels import AbstractKernel
-from motleygp.linalg import jittered_cholesky
+from motleygp.numerics.linalg import jittered_cholesky
 from motleygp.priors._sites import Sites
 
 # Added to the diagonal of K_uu, relative to that diagonal.

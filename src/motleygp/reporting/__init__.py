@@ -4,9 +4,9 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from motleygp.fitting import Observations
-from motleygp.independent import IndependentGPs
-from motleygp.modelfile import replace
+from motleygp.estimator.fitting import Observations
+from motleygp.estimator.independent import IndependentGPs
+from motleygp.files.modelfile import replace
 from motleygp.progress import watched
 from motleygp.reporting import _facts, _page
 

@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from motleygp import metrics
-from motleygp.diagrams import some_places
-from motleygp.fitting import Observations
-from motleygp.independent import IndependentGPs
-from motleygp.infer import Choice
+from motleygp.estimator.fitting import Observations
+from motleygp.estimator.independent import IndependentGPs
 from motleygp.likelihoods import AbstractLikelihood, Bernoulli
-from motleygp.predictive import AbstractPredictive
-from motleygp.seen import Seen
+from motleygp.prediction import metrics
+from motleygp.prediction.diagrams import some_places
+from motleygp.prediction.predictive import AbstractPredictive
+from motleygp.prediction.seen import Seen
+from motleygp.tables.infer import Choice
 
 # Values to score by default, in all outputs, and rows of one at least and at most.
 _VALUES, _FEWEST, _MOST = 10_000, 250, 2000

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.stats
 
-from motleygp import metrics
 from motleygp.likelihoods import Bernoulli
+from motleygp.prediction import metrics
 from motleygp.priors import Convolution
 from motleygp.reporting._facts import Facts, Output, Scored
 

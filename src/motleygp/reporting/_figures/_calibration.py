@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from motleygp.diagrams import (
+from motleygp.likelihoods import Bernoulli
+from motleygp.prediction.diagrams import (
     Shares,
     interval_shares,
     pit_density,
     reliability_shares,
 )
-from motleygp.likelihoods import Bernoulli
 from motleygp.reporting._facts import Output
 from motleygp.reporting._figures import _draw as draw
 

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from motleygp.diagrams import crossed, some_places
 from motleygp.likelihoods import Bernoulli
-from motleygp.predictive import AbstractPredictive
+from motleygp.prediction.diagrams import crossed, some_places
+from motleygp.prediction.predictive import AbstractPredictive
 from motleygp.reporting._facts import Facts, Output
 from motleygp.reporting._figures import _draw as draw
 

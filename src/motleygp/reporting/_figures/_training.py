@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from motleygp.diagrams import later_limits, running_mean, some_places
+from motleygp.prediction.diagrams import later_limits, running_mean, some_places
 from motleygp.reporting._figures import _draw as draw
 
 # Points of a trace.

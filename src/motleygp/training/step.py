@@ -11,18 +11,23 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Int, PyTree
 
 from motleygp._types import RandomKey, Scalar
-from motleygp.data import Dataset
-from motleygp.linalg import over_groups
-from motleygp.model import Model, trainable
-from motleygp.objective import Gradients, Terms, gradients, unwhitened_gradients
-from motleygp.optim import NatGradInfo, Scheme, retract
-from motleygp.posterior import (
+from motleygp.inference.data import Dataset
+from motleygp.inference.model import Model, trainable
+from motleygp.inference.objective import (
+    Gradients,
+    Terms,
+    gradients,
+    unwhitened_gradients,
+)
+from motleygp.inference.posterior import (
     Posterior,
     from_precision,
     from_prior,
     unwhiten,
     whiten,
 )
+from motleygp.numerics.linalg import over_groups
+from motleygp.optim import NatGradInfo, Scheme, retract
 
 # Convergence is judged on the mean of the bound over so many iterations.
 _WINDOW = 200

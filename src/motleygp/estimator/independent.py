@@ -8,8 +8,8 @@ import pandas as pd
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
-from motleygp import frames
-from motleygp.predictive import AbstractPredictive
+from motleygp.prediction.predictive import AbstractPredictive
+from motleygp.tables import frames
 
 
 class IndependentGPs(BaseEstimator):

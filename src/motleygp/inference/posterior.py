@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from motleygp._types import Scalar
-from motleygp.linalg import (
+from motleygp.numerics.linalg import (
     cholesky,
     inverse_lower,
     jittered_cholesky,

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from motleygp import datasets, plotting
 from motleygp.datasets import Problem
-from motleygp.estimator import MotleyGP
+from motleygp.estimator.estimator import MotleyGP
 
 
 def run(folder: Path, *, max_iter: int, seed: int = 0, quiet: bool = False) -> None:

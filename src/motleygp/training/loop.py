@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
-from motleygp.data import Dataset
-from motleygp.training import Step, StepInfo, TrainState
+from motleygp.inference.data import Dataset
+from motleygp.training.step import Step, StepInfo, TrainState
 
 # Refused steps up to this share of a run are not worth a warning.
 _REFUSED_SHARE = 0.05

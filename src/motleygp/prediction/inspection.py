@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from rich.table import Table
 
-from motleygp.model import Model
-from motleygp.scaling import Scaling
+from motleygp.inference.model import Model
+from motleygp.inference.scaling import Scaling
 
 
 def function_names(model: Model, names: Sequence[str]) -> list[str]:

@@ -12,15 +12,16 @@ import joblib
 import numpy as np
 from jaxtyping import PyTree
 
-from motleygp import loop, optim, training
-from motleygp.data import Dataset
+from motleygp import optim
+from motleygp.inference.data import Dataset
+from motleygp.inference.model import Model, all_fixed
+from motleygp.inference.objective import full_elbo, held_out_nlpd
+from motleygp.inference.posterior import Posterior
 from motleygp.likelihoods import AbstractLikelihood
-from motleygp.loop import FitResult, HeldOut
-from motleygp.model import Model, all_fixed
-from motleygp.objective import full_elbo, held_out_nlpd
 from motleygp.optim import Scheme
-from motleygp.posterior import Posterior
-from motleygp.training import TrainState
+from motleygp.training import loop, step as training
+from motleygp.training.loop import FitResult, HeldOut
+from motleygp.training.step import TrainState
 
 Start = Callable[
     [np.random.Generator, Dataset, Sequence[AbstractLikelihood]],

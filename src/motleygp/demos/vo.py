@@ -24,7 +24,7 @@ from rich.table import Table
 
 from motleygp import optim
 from motleygp._types import RandomKey, Scalar
-from motleygp.quadrature import dense_rule
+from motleygp.numerics.quadrature import dense_rule
 
 START_MEAN, START_STD = -3.0, 3.0
 PRIOR_PRECISION = 1.5

@@ -7,18 +7,18 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from motleygp.likelihoods import AbstractLikelihood, Gaussian
-from motleygp.linalg import cholesky
-from motleygp.model import Model
-from motleygp.posterior import (
+from motleygp.inference.model import Model
+from motleygp.inference.posterior import (
     Posterior,
     from_factor,
     prior_factors,
     unwhiten,
     whiten,
 )
+from motleygp.inference.scaling import Scaling
+from motleygp.likelihoods import AbstractLikelihood, Gaussian
+from motleygp.numerics.linalg import cholesky
 from motleygp.priors import Convolution
-from motleygp.scaling import Scaling
 
 # Parameters of a prior that are distances between inputs.
 _DISTANCES = ("lengthscale", "smoothing")

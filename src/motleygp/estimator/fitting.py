@@ -9,14 +9,15 @@ import jax
 import joblib
 import numpy as np
 
-from motleygp import checkpoints, frames, restarts
-from motleygp.data import Dataset, checked_inputs, make_dataset
+from motleygp.inference.data import Dataset, checked_inputs, make_dataset
+from motleygp.inference.scaling import Scaling
 from motleygp.likelihoods import AbstractLikelihood
-from motleygp.loop import Callback, Report
+from motleygp.prediction.seen import Seen, see
 from motleygp.progress import progress_bar, restarts_bar
-from motleygp.restarts import Outcome, Task
-from motleygp.scaling import Scaling
-from motleygp.seen import Seen, see
+from motleygp.tables import frames
+from motleygp.training import checkpoints, restarts
+from motleygp.training.loop import Callback, Report
+from motleygp.training.restarts import Outcome, Task
 
 _log = logging.getLogger(__name__)
 

@@ -9,18 +9,26 @@ from jaxtyping import PyTree
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from motleygp import frames, likelihoods as lik, metrics, prediction, settings
-from motleygp.conditioning import Observed
-from motleygp.data import check_support, checked_inputs
-from motleygp.fitting import Observations, checked_exposures, observations
-from motleygp.model import Model
-from motleygp.objective import full_elbo
-from motleygp.posterior import Posterior
-from motleygp.predictive import AbstractPredictive, Mixture, Predictive, chunks
+from motleygp import likelihoods as lik
+from motleygp.estimator import settings
+from motleygp.estimator.fitting import Observations, checked_exposures, observations
+from motleygp.inference.conditioning import Observed
+from motleygp.inference.data import check_support, checked_inputs
+from motleygp.inference.model import Model
+from motleygp.inference.objective import full_elbo
+from motleygp.inference.posterior import Posterior
+from motleygp.inference.scaling import Scaling
+from motleygp.prediction import functions as prediction, metrics
+from motleygp.prediction.predictive import (
+    AbstractPredictive,
+    Mixture,
+    Predictive,
+    chunks,
+)
+from motleygp.prediction.seen import Seen
 from motleygp.progress import watched_rows
-from motleygp.restarts import Fitted
-from motleygp.scaling import Scaling
-from motleygp.seen import Seen
+from motleygp.tables import frames
+from motleygp.training.restarts import Fitted
 
 # Of a prediction that averages over q(theta).
 _DRAWS_OF_THETA = 20

@@ -13,7 +13,7 @@ import scipy.stats
 from numpy.typing import ArrayLike
 
 from motleygp.likelihoods import Bernoulli, Gaussian
-from motleygp.predictive import AbstractPredictive, Predictive, chunks
+from motleygp.prediction.predictive import AbstractPredictive, Predictive, chunks
 
 # Draws of the CRPS: in all, per row at least and at most, and at a time.
 _NUM_DRAWS, _FEWEST_DRAWS, _MOST_DRAWS = 1 << 20, 1 << 6, 1 << 16

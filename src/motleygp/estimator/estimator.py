@@ -10,24 +10,19 @@ from rich.console import Console
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from motleygp import (
-    frames,
-    infer,
-    inspection,
-    likelihoods as lik,
-    loop,
-    parameters,
-    restarts,
-    saving,
-    settings,
-)
-from motleygp.data import hold_out
-from motleygp.fitting import Observations, observations, run_all, watch
-from motleygp.independent import IndependentGPs
-from motleygp.loop import Callback
-from motleygp.predictor import Predictor
-from motleygp.restarts import Task
-from motleygp.scaling import Scaling, no_scaling, standardising
+from motleygp import likelihoods as lik
+from motleygp.estimator import saving, settings
+from motleygp.estimator.fitting import Observations, observations, run_all, watch
+from motleygp.estimator.independent import IndependentGPs
+from motleygp.estimator.predictor import Predictor
+from motleygp.inference import parameters
+from motleygp.inference.data import hold_out
+from motleygp.inference.scaling import Scaling, no_scaling, standardising
+from motleygp.prediction import inspection
+from motleygp.tables import frames, infer
+from motleygp.training import loop, restarts
+from motleygp.training.loop import Callback
+from motleygp.training.restarts import Task
 
 
 class MotleyGP(Predictor):

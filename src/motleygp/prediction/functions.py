@@ -9,13 +9,13 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Float
 
-from motleygp.conditioning import Observed, condition
-from motleygp.joint import draw_functions, row_moments
-from motleygp.model import trainable
-from motleygp.objective import function_moments
-from motleygp.posterior import unwhiten, whiten
-from motleygp.predictive import in_chunks
-from motleygp.restarts import Fitted
+from motleygp.inference.conditioning import Observed, condition
+from motleygp.inference.joint import draw_functions, row_moments
+from motleygp.inference.model import trainable
+from motleygp.inference.objective import function_moments
+from motleygp.inference.posterior import unwhiten, whiten
+from motleygp.prediction.predictive import in_chunks
+from motleygp.training.restarts import Fitted
 
 # Columns of a group that joint draws may have: their covariances take half a gigabyte.
 MAX_JOINT = 8192

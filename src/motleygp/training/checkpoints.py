@@ -18,12 +18,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from motleygp import modelfile, restarts, training
-from motleygp.loop import FitResult, Report
-from motleygp.optim import Scheme
-from motleygp.posterior import from_prior
-from motleygp.restarts import Fitted, Outcome, Task
-from motleygp.saving import (
+from motleygp.estimator.saving import (
     columns,
     filled,
     named_leaves,
@@ -31,7 +26,13 @@ from motleygp.saving import (
     plain,
     refusing,
 )
-from motleygp.training import StepInfo, TrainState
+from motleygp.files import modelfile
+from motleygp.inference.posterior import from_prior
+from motleygp.optim import Scheme
+from motleygp.training import restarts, step as training
+from motleygp.training.loop import FitResult, Report
+from motleygp.training.restarts import Fitted, Outcome, Task
+from motleygp.training.step import StepInfo, TrainState
 
 FILE = "checkpoint.motley"
 # Between two writings.

@@ -6,7 +6,7 @@ import equinox as eqx
 import numpy as np
 
 from motleygp.likelihoods import AbstractLikelihood
-from motleygp.predictive import in_chunks
+from motleygp.prediction.predictive import in_chunks
 
 _log_prob = eqx.filter_jit(lambda lik, y, f: lik.log_prob(y, f))
 

@@ -8,14 +8,18 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from motleygp import optim, priors
-from motleygp.data import Dataset
-from motleygp.initialise import data_driven_start, paper_start, usual_num_latents
+from motleygp.inference.data import Dataset
+from motleygp.inference.model import FIXABLE, Model
+from motleygp.inference.parameters import begun_at
+from motleygp.inference.posterior import Posterior
+from motleygp.inference.scaling import Scaling
 from motleygp.likelihoods import AbstractLikelihood
-from motleygp.model import FIXABLE, Model
-from motleygp.parameters import begun_at
-from motleygp.posterior import Posterior
-from motleygp.restarts import Start
-from motleygp.scaling import Scaling
+from motleygp.training.initialise import (
+    data_driven_start,
+    paper_start,
+    usual_num_latents,
+)
+from motleygp.training.restarts import Start
 
 _FORMS: dict[tuple[str, str], type[priors.AbstractPrior]] = {
     ("lmc", "auto"): priors.LMC,

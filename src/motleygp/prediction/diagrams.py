@@ -6,8 +6,8 @@ import numpy as np
 import scipy.stats
 from numpy.typing import ArrayLike
 
-from motleygp import metrics
-from motleygp.predictive import AbstractPredictive
+from motleygp.prediction import metrics
+from motleygp.prediction.predictive import AbstractPredictive
 
 # Of the shares that chance alone gives to calibrated predictions.
 _TAILS = (0.025, 0.975)

@@ -9,14 +9,14 @@ import numpy as np
 from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_limits
 
-from motleygp.data import Dataset
+from motleygp.inference.data import Dataset
+from motleygp.inference.model import Model
+from motleygp.inference.posterior import Posterior, from_precision
 from motleygp.kernels import EQ
 from motleygp.likelihoods import AbstractLikelihood, Gaussian
-from motleygp.model import Model
-from motleygp.posterior import Posterior, from_precision
+from motleygp.prediction.seen import see
 from motleygp.priors import LMC, AbstractConvolution, AbstractPrior, Convolution
 from motleygp.priors._base import DEFAULT_JITTER
-from motleygp.seen import see
 
 # k-means on more rows than this only costs time.
 _MAX_CLUSTERED = 20_000

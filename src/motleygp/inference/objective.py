@@ -21,11 +21,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from motleygp._types import Moments, Scalar, SpanMoments
-from motleygp.data import Block, Dataset
-from motleygp.likelihoods import AbstractLikelihood
-from motleygp.linalg import inverse_lower, over_groups, solve_lower
-from motleygp.model import Model, trainable
-from motleygp.posterior import (
+from motleygp.inference.data import Block, Dataset
+from motleygp.inference.model import Model, trainable
+from motleygp.inference.posterior import (
     Columns,
     Posterior,
     divergence,
@@ -34,6 +32,8 @@ from motleygp.posterior import (
     prior_factors,
     project,
 )
+from motleygp.likelihoods import AbstractLikelihood
+from motleygp.numerics.linalg import inverse_lower, over_groups, solve_lower
 from motleygp.priors import AbstractPrior, Sites, everywhere, join, pick
 
 # Columns of a group per evaluation of a bound on all of the data.

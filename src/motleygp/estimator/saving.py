@@ -31,15 +31,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from motleygp import likelihoods as lik, modelfile, optim, priors
+from motleygp import likelihoods as lik, optim, priors
 from motleygp._version import __version__
-from motleygp.infer import Choice
+from motleygp.files import modelfile
+from motleygp.files.modelfile import ModelFileError
+from motleygp.inference.model import FIXABLE, Model, trainable
+from motleygp.inference.posterior import Posterior
+from motleygp.inference.scaling import Scaling
 from motleygp.kernels import EQ
-from motleygp.model import FIXABLE, Model, trainable
-from motleygp.modelfile import ModelFileError
-from motleygp.posterior import Posterior
-from motleygp.scaling import Scaling
-from motleygp.seen import Seen
+from motleygp.prediction.seen import Seen
+from motleygp.tables.infer import Choice
 
 _FORMS = {
     form.__name__: form

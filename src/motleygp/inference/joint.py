@@ -6,14 +6,14 @@ import jax.random as jr
 from jaxtyping import Array, Float, PyTree
 
 from motleygp._types import RandomKey
-from motleygp.linalg import (
+from motleygp.inference.model import Model
+from motleygp.inference.posterior import Posterior, project_jointly
+from motleygp.numerics.linalg import (
     jittered_cholesky,
     over_groups,
     product,
     whitened_columns,
 )
-from motleygp.model import Model
-from motleygp.posterior import Posterior, project_jointly
 from motleygp.priors import AbstractPrior, everywhere
 
 

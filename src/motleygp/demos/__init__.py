@@ -1,0 +1,1 @@
+"""Demonstrations that the command runs."""

@@ -1,0 +1,1 @@
+"""Files that keep models and runs, without pickle."""

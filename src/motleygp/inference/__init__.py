@@ -1,0 +1,1 @@
+"""The model and its bound: data, priors and likelihoods joined under one q(u)."""

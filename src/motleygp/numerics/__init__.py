@@ -1,0 +1,1 @@
+"""Numbers: factorisations, quadrature and special functions."""

@@ -1,0 +1,1 @@
+"""Answers of a fitted model: distributions, scores and inspection."""

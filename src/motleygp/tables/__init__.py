@@ -1,0 +1,1 @@
+"""Tables that users bring, and the likelihoods inferred from them."""

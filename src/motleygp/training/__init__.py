@@ -1,0 +1,1 @@
+"""Training: the start, one pure step, runs of it, restarts and checkpoints."""
