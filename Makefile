@@ -1,24 +1,35 @@
-# `make test` and `make demo` do all set-up on a machine with Python 3.11 and nothing else.
-PYTHON ?= python3.11
+# `make demo` and `make test` set up everything. They need Python 3.11, 3.12 or 3.13, and
+# take the first of these names that is one; `make PYTHON=...` names another.
+PYTHON ?=
+CANDIDATES = $(or $(PYTHON),python3.11 python3.12 python3.13 python3 python)
+# Each name is run: it may stand for a shim that fails, or for another version. `venv`
+# needs ensurepip, which some systems package apart.
+SUITABLE := import ensurepip, sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
+FOUND = $(shell for name in $(CANDIDATES); do \
+    if $$name -c '$(SUITABLE)' > /dev/null 2>&1; then echo $$name; break; fi; done)
+MISSING = MotleyGP needs Python 3.11, 3.12 or 3.13 with its venv module; got none from: \
+    $(CANDIDATES)
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 GPFLOW := build/gpflow-env
 
-.PHONY: help demo test test-slow test-browser lint format types bench docs clean
+.PHONY: help demo test test-slow test-package test-browser lint format bench docs clean
 
 help:
-	@echo "make demo       fit a toy, print its scores, make a picture and a report"
-	@echo "make test       lint, types and tests, with coverage"
-	@echo "make test-slow  the long checks, and the wheel in an empty environment"
+	@echo "make demo          fit toy data, print the scores, write a picture and a report"
+	@echo "make test          lint, types and tests, with coverage"
+	@echo "make test-slow     the long checks, and those of test-package"
+	@echo "make test-package  the wheel in an empty environment, and scikit-learn's checks"
 	@echo "make test-browser  the report in a real browser"
-	@echo "make bench      time a training step against GPflow"
-	@echo "make docs       build the documentation into build/site"
-	@echo "make lint       ruff and the type checker alone"
-	@echo "make format     rewrite the code as ruff formats it"
+	@echo "make bench         time a training step against GPflow"
+	@echo "make docs          build the documentation into build/site"
+	@echo "make lint          ruff, the type checker and the import rules alone"
+	@echo "make format        rewrite the code as ruff formats it"
 
-$(READY): pyproject.toml requirements-dev.txt
-	$(PYTHON) -m venv $(VENV)
+# The version is listed because the installed metadata repeat it.
+$(READY): pyproject.toml requirements-dev.txt src/motleygp/_version.py
+	$(or $(FOUND),$(error $(MISSING))) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $(READY)
@@ -30,15 +41,17 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright --level error
+	$(BIN)/lint-imports
 
 format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# One thread each for the two workers: more make small matrices slower. Each gets half of
-# the tests in their order, so that what a file shares is compiled once, and helps the other.
-# Most of the time goes to compiling, which XLA's older emitters do twice as fast; the slow
-# tests have the usual ones. What one has compiled the other need not.
+# Each of the two workers has one thread: more threads make small matrices slower. The
+# workers start with one half of the tests each, in order, so that a file compiles its
+# shared programs once; a worker that is done takes tests from the other. Most of the time
+# goes to compiling. XLA's older emitters do that twice as fast; the slow tests use the
+# default ones. The compilation cache lets one worker use the other's programs.
 test: lint
 	rm -rf .coverage .coverage.* build/compiled
 	NPROC=1 XLA_FLAGS=--xla_cpu_use_fusion_emitters=false \
@@ -47,9 +60,13 @@ test: lint
 	    $(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term
 
 test-slow: $(READY)
-	NPROC=1 $(BIN)/python -m pytest -n 2 -m slow
+	NPROC=1 $(BIN)/python -m pytest -n 2 -m "slow or package"
 
-# Debian's Chromium is installed where that is allowed; elsewhere it must be there.
+# The empty environment is filled from the package index.
+test-package: $(READY)
+	NPROC=1 $(BIN)/python -m pytest -n 2 -m package
+
+# Debian's Chromium is installed if none is there; other systems must have one.
 test-browser: $(READY)
 	command -v chromium chromium-browser > /dev/null || \
 	    { apt-get update && apt-get install --yes --no-install-recommends chromium; }
@@ -57,7 +74,7 @@ test-browser: $(READY)
 	NPROC=1 $(BIN)/python -m pytest -m browser tests/test_browser.py
 
 $(GPFLOW)/.ready: benchmarks/gpflow-requirements.txt
-	$(PYTHON) -m venv $(GPFLOW)
+	$(or $(FOUND),$(error $(MISSING))) -m venv $(GPFLOW)
 	$(GPFLOW)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 

@@ -16,10 +16,12 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import shtab
 
 import motleygp as mg
 import motleygp_cli as cli
-from motleygp_cli import tables
+from motleygp_cli import completion, parser, places, signals, tables
+from motleygp_cli.errors import FAILED, GOOD, INTERRUPTED, WRONG_USE
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -29,14 +31,14 @@ OUTPUTS = "change:gaussian,sold:bernoulli"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """Data as CSV and as Parquet, and a model of the first."""
+    """A folder with data as CSV and as Parquet, and a model of the CSV file."""
     folder = tmp_path_factory.mktemp("cli")
     X, Y = mg.datasets.houses(60)
     table = pd.concat([X, Y[["change", "sold"]]], axis=1)
     table.to_csv(folder / "data.csv", index=False)
     tables.write(folder / "data.parquet", {c: table[c] for c in table})
     code = fit(folder, "data.csv", "--outputs", OUTPUTS)
-    assert code == cli.GOOD
+    assert code == GOOD
     return folder
 
 
@@ -64,25 +66,42 @@ def test_help_is_quick_and_does_not_import_jax():
 
 
 @pytest.mark.parametrize(
-    "command", ["demo", "fit", "predict", "evaluate", "datasets", "vo", "completion"]
+    "command",
+    ["demo", "fit", "predict", "evaluate", "report", "datasets", "vo", "completion"],
 )
 def test_every_command_has_an_example(command, capsys):
-    assert cli.main([command, "--help"]) == cli.GOOD
+    assert cli.main([command, "--help"]) == GOOD
     assert f"example: motleygp {command}" in " ".join(capsys.readouterr().out.split())
 
 
 def test_every_argument_is_explained():
-    (commands,) = (a for a in cli._parser()._actions if a.dest == "command")
-    for name, command in (commands.choices or {}).items():
-        for action in command._actions:
+    commands = parser.build().commands
+    assert {"fit", "predict", "completion"} <= set(commands)
+    for name, command in commands.items():
+        assert "--help" in command.flags
+        for action in command.arguments:
             assert action.help, (name, action.dest)
+
+
+def test_paths_are_completed_as_files_or_folders():
+    built = parser.build()
+    completion.script(built, "bash")
+    found = {
+        (name, action.dest): getattr(action, "complete", None)
+        for name, command in built.commands.items()
+        for action in command.arguments
+    }
+    assert found["demo", "output_dir"] == shtab.DIRECTORY
+    for path in (("fit", "data"), ("fit", "config"), ("report", "train")):
+        assert found[path] == shtab.FILE
+    assert found["fit", "inputs"] is None
 
 
 def test_a_table_becomes_a_model_and_a_model_answers(folder, capsys):
     assert not list(folder.glob("*.run"))
     out = folder / "predicted.csv"
     arguments = ["predict", str(folder / "m.motley"), str(folder / "data.csv")]
-    assert cli.main([*arguments, "-o", str(out), "--quantiles", "0.1,0.9"]) == cli.GOOD
+    assert cli.main([*arguments, "-o", str(out), "--quantiles", "0.1,0.9"]) == GOOD
     assert "60 rows" in capsys.readouterr().out
     predicted = pd.read_csv(out)
     X, _ = mg.datasets.houses(60)
@@ -93,30 +112,30 @@ def test_a_table_becomes_a_model_and_a_model_answers(folder, capsys):
         predicted["change_q0.9"], p["change"].quantile(0.9)[:, 0]
     )
     evaluate = ["evaluate", str(folder / "m.motley"), str(folder / "data.csv")]
-    assert cli.main([*evaluate, "--json"]) == cli.GOOD
+    assert cli.main([*evaluate, "--json"]) == GOOD
     scores = json.loads(capsys.readouterr().out)
     assert set(scores) == {"change", "sold"} and "accuracy" not in scores["change"]
     assert scores["sold"]["nlpd"] > 0.0
-    assert cli.main(evaluate) == cli.GOOD
+    assert cli.main(evaluate) == GOOD
     assert "coverage95" in capsys.readouterr().out
 
 
 def test_parquet_goes_in_and_comes_out(folder, capsys):
     arguments = ["predict", str(folder / "m.motley"), str(folder / "data.parquet")]
     for name in ("p.parquet", "p.tsv.gz", "p.csv"):
-        assert cli.main([*arguments, "-o", str(folder / name), "--json"]) == cli.GOOD
+        assert cli.main([*arguments, "-o", str(folder / name), "--json"]) == GOOD
     assert json.loads(capsys.readouterr().out.splitlines()[0])["rows"] == 60
     first = pl.read_parquet(folder / "p.parquet")
     text = gzip.decompress((folder / "p.tsv.gz").read_bytes()).decode()
     second = pd.read_csv(io.StringIO(text), sep="\t")
     np.testing.assert_allclose(first["change"].to_numpy(), second["change"])
     given = [*arguments, "-o", str(folder / "g.csv"), "--given"]
-    assert cli.main(given) == cli.GOOD
+    assert cli.main(given) == GOOD
     moved = pd.read_csv(folder / "g.csv")["change"]
     assert not np.allclose(moved, pd.read_csv(folder / "p.csv")["change"])
 
 
-def test_a_configuration_says_what_flags_say(folder, capsys):
+def test_a_configuration_replaces_flags(folder, capsys):
     (folder / "c.toml").write_text(
         'inputs = ["east", "north"]\nnum_inducing = 7\nseed = 3\n'
         '[outputs]\nchange = "gaussian"\nsold = "auto"\n'
@@ -129,11 +148,11 @@ def test_a_configuration_says_what_flags_say(folder, capsys):
         "--json",
         to="c.motley",
     )
-    assert code == cli.GOOD
+    assert code == GOOD
     said = json.loads(capsys.readouterr().out)
     assert said["outputs"] == {"change": "gaussian", "sold": "bernoulli"}
     assert said["iterations"] == 5 and said["ended"] == "horizon"
-    # A flag has the last word.
+    # A flag overrides the configuration.
     model = mg.load(folder / "c.motley")
     assert (model.num_inducing, model.random_state) == (6, 3)
 
@@ -148,15 +167,15 @@ def test_ctrl_c_keeps_a_usable_model(folder, monkeypatch, capsys):
 
     monkeypatch.setattr(mg.MotleyGP, "fit", interrupted)
     code = fit(folder, "data.csv", "--outputs", OUTPUTS, to="i.motley")
-    assert code == cli.INTERRUPTED
+    assert code == INTERRUPTED
     assert mg.load(folder / "i.motley").ended_ == "interrupted"
-    assert "begun anew" not in capsys.readouterr().err
+    assert "starts over" not in capsys.readouterr().err
     fit(folder, "data.csv", "--outputs", OUTPUTS, to="i.motley")
-    assert "--resume would go on" in capsys.readouterr().err
+    assert "--resume would continue it" in capsys.readouterr().err
 
 
 def wrong(folder: Path) -> dict[str, tuple[list[str], int, str]]:
-    """Arguments, the exit code, and what is said."""
+    """The arguments, the exit code and a part of the message for each error."""
     (folder / "empty.csv").write_text("")
     (folder / "bare.csv").write_text("east,north,change\n")
     (folder / "torn.parquet").write_bytes(b"PAR1 and no more")
@@ -263,14 +282,18 @@ def wrong(folder: Path) -> dict[str, tuple[list[str], int, str]]:
         ),
         "seconds": (fitting(data, *change, "--time-limit", "x"), 2, "--time-limit"),
         "flag": (fitting(data, "--max-itr", "5"), 2, "did you mean '--max-iter'?"),
-        "strange": (fitting(data, "more"), 2, "no argument 'more' of `motleygp fit`."),
+        "strange": (fitting(data, "more"), 2, "`motleygp fit` has no argument 'more'."),
         "command": (["fitt"], 2, "invalid choice: 'fitt'"),
         "to a folder": (
             ["fit", data, *change, "-o", str(folder)],
             2,
             "-o must name a file; got the folder",
         ),
-        "to the data": (["fit", data, *change, "-o", data], 2, "a file of its own"),
+        "to the data": (
+            ["fit", data, *change, "-o", data],
+            2,
+            "that the command reads",
+        ),
         "to no table": (["predict", model, data, "-o", "p"], 2, "must end in .csv"),
         "model": (["evaluate", str(folder / "no.m"), data], 2, "there is no file"),
         "not a model": (["evaluate", data, data], 1, "data.csv"),
@@ -293,7 +316,7 @@ def wrong(folder: Path) -> dict[str, tuple[list[str], int, str]]:
         "low": (
             ["predict", model, data, "-o", "p.csv", "--quantiles", "low"],
             2,
-            "levels are numbers between 0 and 1",
+            "--quantiles: must be numbers between 0 and 1",
         ),
         "train": (
             ["report", model, "-o", str(folder / "r.html"), "--train", data],
@@ -303,13 +326,13 @@ def wrong(folder: Path) -> dict[str, tuple[list[str], int, str]]:
         "nothing to score": (
             ["report", model, str(folder / "places.csv"), "-o", str(folder / "r.html")],
             2,
-            "a report needs outputs in the table, of change, sold; got none",
+            "a report needs a table with outputs of the model, change, sold; got none",
         ),
-        "nowhere": (["datasets", "t1"], 2, "-o must say where the table goes"),
+        "nowhere": (["datasets", "t1"], 2, "-o must name the table to write"),
     }
 
 
-def test_what_is_wrong_is_said_in_one_line(folder, capsys):
+def test_errors_are_one_line(folder, capsys):
     before = {path.name for path in folder.iterdir()}
     cases = wrong(folder)
     made = {path.name for path in folder.iterdir()} - before
@@ -319,7 +342,7 @@ def test_what_is_wrong_is_said_in_one_line(folder, capsys):
         assert said.startswith("motleygp: ") and said.count("\n") == 1, name
         assert message in said, name
     left = {path.name for path in folder.iterdir()} - before - made
-    assert not left  # nothing half-written
+    assert not left  # no incomplete file
     assert cli.main([*cases["column"][0], "--json"]) == 2
     assert "got 'price'" in json.loads(capsys.readouterr().err)["error"]
     assert cli.main(["fit", "--json"]) == 2
@@ -327,8 +350,8 @@ def test_what_is_wrong_is_said_in_one_line(folder, capsys):
 
 
 def test_a_command_is_needed(capsys):
-    assert cli.main([]) == cli.WRONG_USE and "COMMAND" in capsys.readouterr().err
-    assert cli.main(["--version"]) == cli.GOOD
+    assert cli.main([]) == WRONG_USE and "COMMAND" in capsys.readouterr().err
+    assert cli.main(["--version"]) == GOOD
     assert capsys.readouterr().out == f"motleygp {mg.__version__}\n"
 
 
@@ -337,43 +360,43 @@ def test_ctrl_c_that_a_hook_swallows_comes_again(monkeypatch):
     others = []
     monkeypatch.setattr(sys, "unraisablehook", others.append)
     try:
-        with pytest.raises(KeyboardInterrupt), cli._no_interrupt_lost():
+        with pytest.raises(KeyboardInterrupt), signals.no_interrupt_lost():
             sys.unraisablehook(SimpleNamespace(exc_type=KeyboardInterrupt))  # pyright: ignore
             for _ in range(1000):
                 time.sleep(0.01)
     finally:
         signal.signal(signal.SIGINT, before)
-    with cli._no_interrupt_lost():
+    with signals.no_interrupt_lost():
         sys.unraisablehook(SimpleNamespace(exc_type=OSError))  # pyright: ignore
     assert len(others) == 1 and sys.unraisablehook == others.append
 
 
 def test_imports_end_at_once_on_ctrl_c_alone(monkeypatch):
     ended = []
-    monkeypatch.setattr(cli.os, "_exit", ended.append)
+    monkeypatch.setattr(signals.os, "_exit", ended.append)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        with cli.ending_at_once():
+        with signals.ending_at_once():
             signal.raise_signal(signal.SIGINT)
-        assert ended == [cli.INTERRUPTED]
+        assert ended == [INTERRUPTED]
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        with cli.ending_at_once():
+        with signals.ending_at_once():
             assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
 
 
-def test_what_nobody_can_read_is_dropped(monkeypatch, capsys):
+def test_output_without_a_reader_is_dropped(monkeypatch, capsys):
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "w") as stream:
         monkeypatch.setattr(sys, "stdout", stream)
-        assert cli.main(["datasets"]) == cli.FAILED
+        assert cli.main(["datasets"]) == FAILED
     assert capsys.readouterr().err == ""
 
 
-def test_text_is_read_as_spreadsheets_write_it(tmp_path):
+def test_text_from_spreadsheets_is_read(tmp_path):
     text = b"\xef\xbb\xbfeast,change\r\n1,2\r\n3\r\n"
     (tmp_path / "excel.csv").write_bytes(text)
     table = tables.read(tmp_path / "excel.csv")
@@ -391,20 +414,20 @@ def test_dates_may_be_inputs():
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read and write all")
-def test_what_is_not_permitted_is_named(folder, capsys):
+def test_a_refused_permission_is_named(folder, capsys):
     shut = folder / "shut"
     shut.mkdir(mode=0o500)
     (folder / "shut.csv").write_text("east,change\n1,2\n")
     (folder / "shut.csv").chmod(0)
     for data, to in (("shut.csv", "no.motley"), ("data.csv", "shut/no.motley")):
-        assert fit(folder, data, "--outputs", "change", to=to) == cli.FAILED
+        assert fit(folder, data, "--outputs", "change", to=to) == FAILED
         assert "shut" in capsys.readouterr().err
 
 
 def test_a_folder_that_is_not_writable_is_noticed_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(tables.os, "access", lambda *_: False)
+    monkeypatch.setattr(places.os, "access", lambda *_: False)
     with pytest.raises(PermissionError, match=tmp_path.name):
-        tables.check_place(tmp_path / "no.motley")
+        places.check_place(tmp_path / "no.motley")
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
@@ -417,11 +440,11 @@ def test_a_full_disk_leaves_the_old_table(folder, monkeypatch, capsys):
         Path("/dev/full").write_text("no room")
 
     with pytest.raises(OSError, match="No space left"):
-        tables.replace(path, full)
+        places.replace(path, full)
     assert path.read_text() == "old" and not list(folder.glob(".old*"))
 
 
-def test_drawn_data_are_listed_and_written(folder, capsys):
+def test_synthetic_data_are_listed_and_written(folder, capsys):
     assert cli.main(["datasets"]) == 0
     assert "houses" in capsys.readouterr().out.split()
     for name in ("houses", "t1"):

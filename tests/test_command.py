@@ -17,13 +17,14 @@ import pytest
 import motleygp as mg
 from motleygp.files import modelfile
 from motleygp.training import checkpoints
-from motleygp_cli import FAILED, GOOD, INTERRUPTED, WRONG_USE, main, tables
+from motleygp_cli import main, tables
+from motleygp_cli.errors import FAILED, GOOD, INTERRUPTED, WRONG_USE
 
 COMMAND = str(Path(sys.executable).with_name("motleygp"))
 FITTING = ["--inputs", "east,north", "--outputs", "change:gaussian,sold:bernoulli"]
 SMALL = [*FITTING, "--num-inducing", "6", "--quiet"]
 linux = pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="no /proc here")
-# More iterations than anybody waits for.
+# A fit that is still running when the signal comes.
 LONG = ["--max-iter", "1000000"]
 
 pytestmark = pytest.mark.skipif(not Path(COMMAND).exists(), reason="not installed")
@@ -31,7 +32,7 @@ pytestmark = pytest.mark.skipif(not Path(COMMAND).exists(), reason="not installe
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """Data as CSV and as Parquet."""
+    """A folder with data as CSV and as Parquet, and with broken files."""
     folder = tmp_path_factory.mktemp("command")
     X, Y = mg.datasets.houses(60)
     table = pd.concat([X, Y[["change", "sold"]]], axis=1)
@@ -46,7 +47,7 @@ def folder(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def fitted(folder) -> Path:
-    """A folder with `data.csv`, `data.parquet` and the model `m.motley` of them."""
+    """The same folder with a model of the data, `m.motley`."""
     said = run(
         folder,
         "fit",
@@ -64,7 +65,7 @@ def fitted(folder) -> Path:
 
 
 def settings(folder: Path) -> dict[str, Any]:
-    """Of a process: what it compiles is quick to compile, and kept for the next."""
+    """Settings of a process: it compiles quickly, and for later processes too."""
     names = {
         "JAX_COMPILATION_CACHE_DIR": str(folder / "cache"),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1",
@@ -81,7 +82,7 @@ def run(folder: Path, *arguments: str, **more: Any) -> subprocess.CompletedProce
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen:
     def heed() -> None:
-        """Ctrl-C, which pytest's workers ignore, and their children after them."""
+        """Heed Ctrl-C, which pytest's workers and thus their children ignore."""
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "preexec_fn": heed}
@@ -89,7 +90,7 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen:
 
 
 def wait_for(process: subprocess.Popen, ready: Any) -> None:
-    """Until it is so, or the process has ended."""
+    """Wait until `ready()` holds or the process has ended."""
     while not ready() and process.poll() is None:
         time.sleep(0.02)
 
@@ -125,7 +126,7 @@ def test_a_model_answers(fitted):
     ("data", "how"), [("data.csv", signal.SIGKILL), ("data.parquet", signal.SIGTERM)]
 )
 def test_a_run_that_was_killed_goes_on(folder, tmp_path, data, how):
-    """From a table to answers, through a violent end."""
+    """A run from a table to answers, killed on the way."""
     shutil.copy(folder / data, tmp_path / data)
     code, _, done = stopped(tmp_path, data, how)
     assert code == -how
@@ -155,8 +156,10 @@ def test_ctrl_c_keeps_the_model_and_the_run(folder, tmp_path):
 
 
 def stopped(folder: Path, data: str, how: int) -> tuple[int, str, int]:
-    """A fit that was sent a signal after its first checkpoint: its exit code, what it
-    said on standard error, and its iterations."""
+    """Send a signal to a fit after its first checkpoint.
+
+    Returns its exit code, its standard error and its number of iterations.
+    """
     checkpoint = folder / "m.motley.run" / checkpoints.FILE
     process = start(folder, "fit", data, *SMALL, "-o", "m.motley", *LONG)
     wait_for(process, checkpoint.exists)
@@ -167,7 +170,7 @@ def stopped(folder: Path, data: str, how: int) -> tuple[int, str, int]:
 
 
 def gone_on(folder: Path, data: str) -> int:
-    """The iterations when a run was resumed for a moment."""
+    """Resume a run for a moment; returns its number of iterations."""
     short = ["--time-limit", "0.01", "--resume", "--json"]
     said = run(folder, "fit", data, *SMALL, "-o", "m.motley", *LONG, *short)
     assert said.returncode == GOOD, said.stderr
@@ -189,7 +192,7 @@ def test_a_report_compares_with_independent_models(fitted):
 @linux
 @pytest.mark.parametrize("library", ["numpy", "jaxlib"])
 def test_ctrl_c_while_it_starts_is_quiet(folder, library):
-    """The model is no model, but it is interrupted before that is known."""
+    """The model file is a table, but Ctrl-C comes before the command reads it."""
     process = start(folder, "evaluate", "data.csv", "data.csv")
     maps = Path(f"/proc/{process.pid}/maps")
     wait_for(process, lambda: library in maps.read_text())
@@ -202,14 +205,14 @@ def test_ctrl_c_while_it_starts_is_quiet(folder, library):
 
 @pytest.mark.slow
 def test_a_full_disk_leaves_the_old_model(fitted):
-    """A file may have 1000 bytes: a model has more."""
+    """A file may have 1000 bytes at most; a model has more."""
     resource = pytest.importorskip("resource")
 
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 
     before, model = listing(fitted), (fitted / "m.motley").read_bytes()
-    # What is compiled cannot be kept either.
+    # The compilation cache could not be written either.
     own = settings(fitted)["env"] | {"JAX_ENABLE_COMPILATION_CACHE": "false"}
     more = {"preexec_fn": limit, "env": own}
     fit = ["fit", "data.csv", *SMALL, "--max-iter", "20", "-o", "m.motley"]

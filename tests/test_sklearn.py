@@ -121,7 +121,7 @@ print(json.dumps([[r["check_name"], r["status"]] for r in results]))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.package
 def test_scikit_learns_own_checks():
     run = subprocess.run(
         [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True

@@ -13,6 +13,7 @@ import jax
 jax.config.update("jax_enable_x64", True)
 
 from motleygp import (
+    core as core,
     datasets as datasets,
     kernels as kernels,
     likelihoods as likelihoods,
@@ -22,8 +23,7 @@ from motleygp import (
 from motleygp._version import __version__ as __version__
 from motleygp.estimator import MotleyGP as MotleyGP, load as load
 from motleygp.files.modelfile import ModelFileError as ModelFileError
-from motleygp.prediction import metrics as metrics
-from motleygp.prediction.predictive import Predictive as Predictive
+from motleygp.prediction import Predictive as Predictive, metrics as metrics
 
 
 def __getattr__(name: str) -> Any:

@@ -1,84 +1,63 @@
-"""The progress bar of a run."""
+"""Progress bars, on standard error."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     TextColumn,
     TimeRemainingColumn,
 )
-
-from motleygp.training.loop import Report
-
-
-@contextmanager
-def progress_bar(
-    num_steps: int, *, show: bool, label: str = "training"
-) -> Iterator[Callable[[Report], None]]:
-    """A callback for `loop.fit` that draws a bar: iteration, minus the bound, the
-    held-out NLPD where there is one, steps refused and shortened, time left.
-
-    On standard error; silent unless `show`.
-    """
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[said]}"),
-        TimeRemainingColumn(),
-    )
-    bar = Progress(*columns, console=Console(stderr=True), disable=not show)
-    with bar:
-        task = bar.add_task(label, total=num_steps, said="compiling")
-        refused = cut = 0
-
-        def update(report: Report) -> None:
-            nonlocal refused, cut
-            info = report.info
-            refused += int(np.sum((info.q.refused > 0) | info.refused))
-            cut += int(np.sum(info.q.shrinks > 0))
-            said = f"-ELBO {float(np.mean(info.nelbo)):.5g}"
-            if report.held_out is not None:
-                said += f"  held-out NLPD {report.held_out:.4f}"
-            said += f"  refused {refused}  cut {cut}"
-            bar.update(
-                task, completed=report.iteration, total=report.horizon, said=said
-            )
-
-        yield update
-
-
-def watched(items: Sequence[Any], label: str, *, show: bool) -> Iterator[Any]:
-    """The items in turn, and a bar of how many are done."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    bar = Progress(*columns, console=Console(stderr=True), disable=not show)
-    with bar:
-        yield from bar.track(items, description=label)
-
 
 # Rows from which on a prediction takes seconds.
 _MANY_ROWS = 80_000
 
 
+def _bar(*columns: ProgressColumn, show: bool) -> Progress:
+    first = (TextColumn("{task.description}"), BarColumn())
+    console = Console(stderr=True)
+    return Progress(*first, *columns, console=console, disable=not show)
+
+
+@contextmanager
+def training_bar(
+    total: int, *, show: bool, label: str = "training"
+) -> Iterator[Callable[[int, int, str], None]]:
+    """A bar of iterations; the function it gives takes the iteration, the last one and
+    a text."""
+    bar = _bar(
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[said]}"),
+        TimeRemainingColumn(),
+        show=show,
+    )
+    with bar:
+        task = bar.add_task(label, total=total, said="compiling")
+
+        def update(iteration: int, horizon: int, said: str) -> None:
+            bar.update(task, completed=iteration, total=horizon, said=said)
+
+        yield update
+
+
+def watched(items: Sequence[Any], label: str, *, show: bool) -> Iterator[Any]:
+    """The items in turn, under a bar that counts them."""
+    with _bar(MofNCompleteColumn(), show=show) as bar:
+        yield from bar.track(items, description=label)
+
+
 def watched_rows(show: bool) -> Callable[[list[slice]], Iterator[slice]]:
-    """Goes through the rows of a prediction, and draws a bar if they are many."""
+    """Iterates over the rows of a prediction, under a bar if there are many."""
 
     def watch(parts: list[slice]) -> Iterator[slice]:
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.completed:,} / {task.total:,} rows"),
-            TimeRemainingColumn(),
-        )
-        quiet = not show or parts[-1].stop < _MANY_ROWS
-        bar = Progress(*columns, console=Console(stderr=True), disable=quiet)
-        with bar:
+        counted = TextColumn("{task.completed:,} / {task.total:,} rows")
+        many = parts[-1].stop >= _MANY_ROWS
+        with _bar(counted, TimeRemainingColumn(), show=show and many) as bar:
             task = bar.add_task("predicting", total=parts[-1].stop)
             for part in parts:
                 yield part
@@ -88,15 +67,8 @@ def watched_rows(show: bool) -> Callable[[list[slice]], Iterator[slice]]:
 
 
 @contextmanager
-def restarts_bar(num_steps: int, *, show: bool) -> Iterator[Callable[[int], None]]:
-    """A callback for runs that go on together: the iteration and the time left."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    bar = Progress(*columns, console=Console(stderr=True), disable=not show)
-    with bar:
-        task = bar.add_task("training", total=num_steps)
+def restarts_bar(total: int, *, show: bool) -> Iterator[Callable[[int], None]]:
+    """A bar for runs that go on together; its function takes the iteration."""
+    with _bar(MofNCompleteColumn(), TimeRemainingColumn(), show=show) as bar:
+        task = bar.add_task("training", total=total)
         yield lambda iteration: bar.update(task, completed=iteration)

@@ -1,29 +1,22 @@
-"""Scripts that complete the command in a shell, made by shtab from its parser.
+"""Scripts that complete the command in a shell, written by shtab from the parser.
 
-They are static: nothing of this package is run while somebody types.
+The scripts are static: they do not run this package while somebody types.
 """
 
-import argparse
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import shtab
 
+from motleygp_cli.parser import Parser, folder
 
-def script(parser: argparse.ArgumentParser, shell: str) -> str:
+
+def script(parser: Parser, shell: str) -> str:
     """The script for "bash", "zsh" or "fish"."""
-    for action in _actions(parser):
-        if action.type is Path:
-            folder = action.dest == "output_dir"
-            action.complete = shtab.DIRECTORY if folder else shtab.FILE
+    kinds = {Path: shtab.FILE, folder: shtab.DIRECTORY}
+    for command in parser.commands.values():
+        argument: Any  # shtab reads an attribute that argparse does not declare
+        for argument in command.arguments:
+            if argument.type in kinds:
+                argument.complete = kinds[argument.type]
     return shtab.complete(parser, shell)
-
-
-def _actions(parser: argparse.ArgumentParser) -> Iterator[Any]:
-    """All arguments of a parser and of its commands."""
-    for action in parser._actions:
-        yield action
-        if isinstance(action, argparse._SubParsersAction):
-            for command in action.choices.values():
-                yield from _actions(command)

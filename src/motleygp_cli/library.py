@@ -1,6 +1,9 @@
-"""The library, whose import takes seconds: for functions, when they need it."""
+"""The library, which takes seconds to import.
 
-from motleygp_cli import ending_at_once
+Only functions import this module, once they need the library.
+"""
+
+from motleygp_cli.signals import ending_at_once
 
 with ending_at_once():
     import motleygp as mg

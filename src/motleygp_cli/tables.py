@@ -1,12 +1,8 @@
 """Tables in files: CSV, TSV, either gzipped, and Parquet."""
 
-import errno
 import io
-import os
-import secrets
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +10,15 @@ import narwhals as nw
 import numpy as np
 import pandas as pd
 
-from motleygp_cli import UsageError
+from motleygp_cli.errors import UsageError
+from motleygp_cli.places import check_place, replace
 
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
 _ENCODE = " Encode categories, for example as one column of 0 and 1 each."
 
 
 def _kind(path: Path) -> str:
-    """The ending that says what a file is, without ".gz"."""
+    """The ending of a file name that gives its format, without ".gz"."""
     ending = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
     if ending.lower() not in (*_SEPARATORS, ".parquet"):
         raise UsageError(
@@ -41,7 +38,7 @@ def _polars() -> Any:
 
 
 def read(path: Path) -> Any:
-    """A table: a pandas frame of text files, a polars frame of Parquet."""
+    """Read a table: text as a pandas frame, Parquet as a polars frame."""
     kind = _kind(path)
     if not path.is_file():
         raise UsageError(f"there is no file {str(path)!r}.")
@@ -52,7 +49,7 @@ def read(path: Path) -> Any:
             table = _read_text(path, _SEPARATORS[kind])
     except (UsageError, PermissionError):
         raise
-    # Whatever a reader makes of a broken file: it has many names for it.
+    # The readers raise many types of errors for a broken file.
     except Exception as error:
         raise ValueError(f"{str(path)!r} cannot be read: {error}") from None
     if not len(table):
@@ -61,14 +58,14 @@ def read(path: Path) -> Any:
 
 
 def _read_text(path: Path, separator: str) -> pd.DataFrame:
-    """A table from text in UTF-8; a row that is too short lacks its last values."""
+    """Read text in UTF-8. The last values of a short row are missing."""
     first = pd.read_csv(path, sep=separator, header=None, nrows=1, dtype=str)
     header = [str(name) for name in first.iloc[0]]
     other = [mark for mark in ";,\t|" if mark != separator and mark in header[0]]
     if len(header) == 1 and other:
         raise ValueError(
-            f"columns must be separated by {separator!r}; the first line has "
-            f"{other[0]!r}."
+            f"columns must be separated by {separator!r}; got {other[0]!r} in the "
+            "first line."
         )
     twice = [name for i, name in enumerate(header) if name in header[:i]]
     if twice:
@@ -76,10 +73,10 @@ def _read_text(path: Path, separator: str) -> pd.DataFrame:
             f"every column must have a name of its own; got {twice[0]!r} twice."
         )
     with warnings.catch_warnings():
-        # Of rows that are all too long, pandas would drop the ends with a warning.
+        # pandas drops values with a mere warning where all rows are too long.
         warnings.simplefilter("error", pd.errors.ParserWarning)
         try:
-            # In one go, so that a column is of one type from end to end.
+            # Without low_memory=False, parts of a column may have different types.
             return pd.read_csv(path, sep=separator, index_col=False, low_memory=False)
         except pd.errors.ParserWarning:
             raise ValueError(
@@ -88,12 +85,12 @@ def _read_text(path: Path, separator: str) -> pd.DataFrame:
 
 
 def names(table: Any) -> list[str]:
-    """The names of its columns."""
+    """The names of the columns."""
     return [str(name) for name in table.columns]
 
 
 def select(table: Any, wanted: Sequence[str], what: str) -> Any:
-    """Some columns of a table."""
+    """The columns `wanted` of a table; `what` names them in the error."""
     absent = [name for name in wanted if name not in names(table)]
     if absent:
         raise UsageError(
@@ -104,7 +101,7 @@ def select(table: Any, wanted: Sequence[str], what: str) -> Any:
 
 
 def check_inputs(X: Any) -> None:
-    """A `ValueError` that names the first column and row without a number or date."""
+    """Raise a `ValueError` for the first input that is not a number or a date."""
     for name in names(X):
         column = nw.from_native(X[name], series_only=True)
         wrong = np.flatnonzero(~_usable(column))
@@ -119,7 +116,7 @@ def check_inputs(X: Any) -> None:
 
 
 def _usable(column: nw.Series) -> np.ndarray:
-    """Where a column has something that a model can learn from."""
+    """Mark the rows in which a column has a number or a date."""
     if column.dtype.is_temporal():
         return ~column.is_null().to_numpy()
     if column.dtype.is_numeric() or column.dtype == nw.Boolean:
@@ -129,13 +126,13 @@ def _usable(column: nw.Series) -> np.ndarray:
 
 
 def write(path: Path, columns: Mapping[str, np.ndarray]) -> None:
-    """A table of these columns; an older file stays whole until the new one is."""
+    """Write a table. An older file stays until the new one is complete."""
     kind = _kind(path)
 
     def put(there: Path) -> None:
         if kind == ".parquet":
             plain = {name: _without_nan(column) for name, column in columns.items()}
-            # Through memory: what polars says of a full disk is no `OSError`.
+            # polars does not raise an `OSError` on a full disk; `write_bytes` does.
             whole = io.BytesIO()
             _polars().DataFrame(plain).write_parquet(whole)
             there.write_bytes(whole.getbuffer())
@@ -149,54 +146,14 @@ def write(path: Path, columns: Mapping[str, np.ndarray]) -> None:
 
 
 def _without_nan(column: Any) -> Any:
-    """Labels with None for what is missing; numbers as they are."""
+    """Labels with None where one is missing; numbers stay as they are."""
     values = np.asarray(column)
     if values.dtype.kind in "biuf":
         return values
     return [None if pd.isna(value) else value for value in values.tolist()]
 
 
-def replace(path: Path, put: Callable[[Path], None]) -> None:
-    """Write a file beside its place by `put`, and move it there when it is whole."""
-    with _beside(path) as there:
-        try:
-            put(there)
-            os.replace(there, path)
-        except OSError as error:
-            # The user's name for the file, where the error has ours, or none.
-            reason = error.strerror or str(error)
-            raise OSError(error.errno, reason, str(path)) from None
-
-
 def check_table_place(path: Path, *read: Path) -> None:
-    """Like `check_place`, for a table."""
+    """Check the ending of a table's name as well as its place."""
     _kind(path)
     check_place(path, *read)
-
-
-def check_place(path: Path, *read: Path) -> None:
-    """An error, before any work, where a file could not be written, or would replace
-    one that is to be `read`."""
-    check_folder(path.parent)
-    if path.is_dir():
-        raise UsageError(f"-o must name a file; got the folder {str(path)!r}.")
-    if any(path.exists() and old.exists() and path.samefile(old) for old in read):
-        raise UsageError(f"-o must name a file of its own; got {str(path)!r}.")
-
-
-def check_folder(folder: Path) -> None:
-    """An error where there is nowhere to write."""
-    if not folder.is_dir():
-        raise ValueError(f"there is no folder {str(folder)!r} to write to.")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
-
-
-@contextmanager
-def _beside(path: Path) -> Iterator[Path]:
-    check_folder(path.parent)
-    there = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        yield there
-    finally:
-        there.unlink(missing_ok=True)

@@ -37,7 +37,8 @@ _WEIGHTS = np.array(
     ]
 )
 _JITTER = 1e-6
-_BETA_RANGE = (1e-9, 0.99999)
+# The paper clips its proportions.
+_CLIPPED = {"beta": (1e-9, 0.99999)}
 
 
 def _outputs(toy: str) -> tuple[AbstractLikelihood, ...]:
@@ -69,8 +70,8 @@ def draw(name: str, *, num_inputs: int = 1, seed: int = 0) -> Problem:
         start += likelihood.num_functions
         if likelihood.real:
             y = (y - y.mean()) / y.std()
-        if isinstance(likelihood, Beta):
-            y = np.clip(y, *_BETA_RANGE)
+        if likelihood.name in _CLIPPED:
+            y = np.clip(y, *_CLIPPED[likelihood.name])
         columns.append(y)
     labels = tuple(f"{lik.name}{d}" for d, lik in enumerate(likelihoods, start=1))
     return split_rows(rng, x, np.stack(columns, axis=1), likelihoods, labels)

@@ -1,31 +1,41 @@
 """`MotleyGP`: the library behind one estimator."""
 
+import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from rich.console import Console
 from sklearn.base import clone
-from sklearn.utils.validation import check_is_fitted
 
 from motleygp import likelihoods as lik
-from motleygp.estimator import saving, settings
-from motleygp.estimator.fitting import Observations, observations, run_all, watch
+from motleygp.estimator import door, saving, settings
+from motleygp.estimator.fitting import gathered, run_all
 from motleygp.estimator.independent import IndependentGPs
-from motleygp.estimator.predictor import Predictor
-from motleygp.inference import parameters
-from motleygp.inference.data import hold_out
-from motleygp.inference.scaling import Scaling, no_scaling, standardising
-from motleygp.prediction import inspection
+from motleygp.estimator.inspector import Inspector
+from motleygp.files.trees import refusing
+from motleygp.inference import (
+    Dataset,
+    Observations,
+    Scaling,
+    hold_out,
+    no_scaling,
+    standardising,
+)
+from motleygp.likelihoods import AbstractLikelihood
 from motleygp.tables import frames, infer
-from motleygp.training import loop, restarts
-from motleygp.training.loop import Callback
-from motleygp.training.restarts import Task
+from motleygp.training import (
+    Callback,
+    Task,
+    absorb,
+    named_trace,
+    warn_if_refused,
+)
+from motleygp.training.watch import watch
 
 
-class MotleyGP(Predictor):
+class MotleyGP(Inspector):
     """A heterogeneous multi-output Gaussian process.
 
     Parameters
@@ -188,19 +198,40 @@ class MotleyGP(Predictor):
         entries, choices = self._outputs(table)
         infer.warn(choices)
         likelihoods = [lik.get(entry) for entry in entries]
-        observed = observations(
-            table.names, table.xs, table.ys, likelihoods, sample_weight, exposure
+        observed = door.observations(
+            table.names,
+            table.xs,
+            table.ys,
+            likelihoods,
+            sample_weight,
+            exposure,
+            complete=True,
         )
-        num_inputs = observed.xs[0].shape[1]
-        # Raw values are checked first, so that an error names what the user gave.
-        observed.dataset(no_scaling(num_inputs, len(table.names)), likelihoods)
-        seen = observed.seen(likelihoods)
         scaling = self._scaling(observed, likelihoods)
-        likelihoods = [
+        scaled = [
             likelihood.in_units(scale)
             for likelihood, scale in zip(likelihoods, scaling.y_scale, strict=True)
         ]
-        data, held_out = observed.dataset(scaling, likelihoods), None
+        task, seeds = self._task(
+            observed.dataset(scaling), scaled, scaling, table.names
+        )
+        outcomes = run_all(task, seeds, given, resume=resume, callback=callback)
+        # Nothing of the estimator changes before all has gone well.
+        self.fitted_ = gathered(
+            table, observed, likelihoods, task, outcomes, scaling, choices
+        )
+        warn_if_refused(dict(self.fitted_.trace))
+        return self
+
+    def _task(
+        self,
+        data: Dataset,
+        likelihoods: Sequence[AbstractLikelihood],
+        scaling: Scaling,
+        names: Sequence[str],
+    ) -> tuple[Task, list[int]]:
+        """The runs to do, and the seed of each."""
+        given, held_out = self.get_params(deep=False), None
         rng = np.random.default_rng(self.random_state)
         if self.validation_fraction:
             data, held_out = hold_out(rng, data, self.validation_fraction)
@@ -208,27 +239,13 @@ class MotleyGP(Predictor):
             data=data,
             held_out=held_out,
             likelihoods=likelihoods,
-            start=settings.start(given, likelihoods, scaling, table.names),
-            scheme=settings.scheme(given, num_inputs),
+            start=settings.start(given, likelihoods, scaling, names),
+            scheme=settings.scheme(given, len(scaling.x_shift)),
             batch_size=self.batch_size,
             num_steps=self.max_iter,
             time_limit=self.time_limit,
         )
-        seeds = [int(seed) for seed in rng.integers(2**31, size=self.restarts)]
-        outcomes = run_all(task, seeds, given, resume=resume, callback=callback)
-        fitted, chosen = restarts.best(outcomes)
-        # Nothing of the estimator changes before all has gone well.
-        self._remember(table, num_inputs)
-        self.choices_, self.scaling_ = choices, scaling
-        self.seen_, self.input_range_ = seen, observed.input_range()
-        self.model_, self.q_, self.theta_std_ = fitted
-        self.trace_, self.ended_ = chosen.trace, chosen.ended
-        self.restarts_ = [
-            {"score": o.score, "trace": o.trace, "ended": o.ended, "error": o.error}
-            for o in outcomes
-        ]
-        loop.warn_if_refused(self.trace_)
-        return self
+        return task, [int(seed) for seed in rng.integers(2**31, size=self.restarts)]
 
     def partial_fit(
         self,
@@ -246,26 +263,31 @@ class MotleyGP(Predictor):
         stay; to learn them anew, `fit` on all rows with ``start=model.parameters()``.
         Y may lack outputs, or all values of one.
         """
-        if not hasattr(self, "model_"):
+        if not hasattr(self, "fitted_"):
             return self.fit(
                 X, Y, sample_weight=sample_weight, exposure=exposure, callback=callback
             )
-        observed = self._new_observations(X, Y, sample_weight, exposure, partly=True)
-        data = observed.dataset(self.scaling_, self.model_.likelihoods, complete=False)
+        fitted = self.fitted_
+        observed = door.new_observations(
+            fitted, X, Y, sample_weight, exposure, partly=True
+        )
         show = bool(self.progress)
         with watch(self.max_iter, callback, show=show, label="updating") as tell:
-            result = restarts.absorb(
-                self._fitted,
-                data,
+            run = absorb(
+                fitted.model,
+                fitted.q,
+                observed.dataset(fitted.scaling),
                 seed=int(np.random.default_rng(self.random_state).integers(2**31)),
                 batch_size=self.batch_size,
                 num_steps=self.max_iter,
                 time_limit=self.time_limit,
                 callback=tell,
             )
-        self.q_, self.ended_ = result.state.q, result.ended
-        self.trace_ = loop.named_trace(result)
-        loop.warn_if_refused(self.trace_)
+        trace = named_trace(run)
+        self.fitted_ = dataclasses.replace(
+            fitted, q=run.state.q, ended=run.ended, trace=trace
+        )
+        warn_if_refused(trace)
         return self
 
     def independent(self) -> IndependentGPs:
@@ -297,165 +319,17 @@ class MotleyGP(Predictor):
         inferred = {choice.name: choice.likelihood for choice in choices}
         return list((entries | inferred).values()), choices
 
-    def _remember(self, table: frames.Table, num_inputs: int) -> None:
-        """The names of a table, and what its labels stand for."""
-        self.n_features_in_ = num_inputs
-        if table.features is not None:
-            self.feature_names_in_ = np.asarray(table.features, dtype=object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
-        self.output_names_ = list(table.names)
-        self.classes_ = {
-            name: column.classes
-            for name, column in zip(table.names, table.columns, strict=True)
-        }
-
     def _scaling(
-        self, observed: Observations, likelihoods: Sequence[lik.AbstractLikelihood]
+        self, observed: Observations, likelihoods: Sequence[AbstractLikelihood]
     ) -> Scaling:
-        """Of these data, but for what `start` says of the outputs' units."""
+        """The units of these data, except for those that `start` gives."""
         if self.standardize:
-            scaling = standardising(observed.xs, observed.ys, likelihoods)
+            scaling = standardising(
+                observed.xs, observed.ys, likelihoods, observed.names
+            )
         else:
             scaling = no_scaling(observed.xs[0].shape[1], len(observed.names))
         return settings.started_units(self.start, scaling)
-
-    # Inspection.
-
-    def correlation(self) -> pd.DataFrame:
-        """The prior's correlation between all parameter functions at one input."""
-        check_is_fitted(self, "model_")
-        labels = inspection.function_names(self.model_, self.output_names_)
-        values = inspection.function_correlation(self.model_)
-        return pd.DataFrame(values, index=labels, columns=labels)
-
-    def weights(self) -> pd.DataFrame:
-        """The weight of each latent process, "u1" and on, in each parameter function.
-
-        A process of rank R has R columns of its name.
-        """
-        check_is_fitted(self, "model_")
-        prior = self.model_.prior
-        labels = inspection.function_names(self.model_, self.output_names_)
-        processes = [f"u{q + 1}" for q in prior.owner]
-        return pd.DataFrame(np.asarray(prior.weights), index=labels, columns=processes)
-
-    def lengthscales(self) -> pd.DataFrame:
-        """The length-scale of each latent process along each input, in its unit."""
-        values = self._theta()["lengthscale"]
-        processes = [f"u{q + 1}" for q in range(len(values))]
-        return pd.DataFrame(values, index=processes, columns=self._features())
-
-    def relevance(self) -> pd.DataFrame:
-        """How much each parameter function varies with each input: see
-        ``motleygp.inspection.input_relevance``."""
-        check_is_fitted(self, "model_")
-        labels = inspection.function_names(self.model_, self.output_names_)
-        values = inspection.input_relevance(self.model_)
-        return pd.DataFrame(values, index=labels, columns=self._features())
-
-    def summary(self) -> None:
-        """Print the parameter functions: offset, spread, and the input that each varies
-        with most, with the distance over which it does."""
-        check_is_fitted(self, "model_")
-        Console().print(
-            inspection.summary_table(
-                self.model_, self.scaling_, self.output_names_, self._features()
-            )
-        )
-
-    def _theta(self) -> dict[str, Any]:
-        """The part of `parameters()` that is theta."""
-        check_is_fitted(self, "model_")
-        return parameters.theta_arrays(self.model_, self.scaling_, self.output_names_)
-
-    def _features(self) -> list[str]:
-        """The names of the inputs, or their numbers."""
-        numbered = [f"x{p}" for p in range(self.n_features_in_)]
-        return list(getattr(self, "feature_names_in_", numbered))
-
-    # Files.
-
-    def save(self, path: str | os.PathLike) -> None:
-        """Write the fitted model to one file, for `motleygp.load`; nothing is pickled.
-
-        An older file of that name stays whole until the new one is.
-        """
-        check_is_fitted(self, "model_")
-        saving.save(self, path)
-
-    def report(
-        self,
-        path: str | os.PathLike,
-        X: Any = None,
-        Y: Any = None,
-        *,
-        exposure: Any = None,
-        independent: IndependentGPs | None = None,
-        title: str = "MotleyGP report",
-        max_rows: int | None = None,
-    ) -> None:
-        """Write what the model is and how good it is as one HTML file.
-
-        It has interactive pictures and needs no network. Without data it tells of the
-        model and of its training alone.
-
-        **Arguments:**
-
-        - `X`, `Y`, `exposure`: rows to score, as in `metrics`; the fit should not have
-          seen them.
-        - `independent`: the fitted `independent()`, to compare with.
-        - `max_rows`: of more rows than these, as many are scored, chosen at random; by
-          default 2000, and fewer where there are more than 5 outputs.
-        """
-        # Here and not above: it loads plotly.
-        from motleygp import reporting
-
-        check_is_fitted(self, "model_")
-        if (X is None) != (Y is None):
-            raise ValueError("`X` and `Y` must come together; got one of them.")
-        if max_rows is not None and max_rows < 1:
-            raise ValueError(f"`max_rows` must be at least 1; got {max_rows}.")
-        if independent is not None:
-            check_is_fitted(independent, "models_")
-            self._check_names(independent.output_names_)
-        observed = None
-        if X is not None:
-            observed = self._new_observations(X, Y, exposure=exposure, partly=True)
-        reporting.write(
-            self,
-            path,
-            observed,
-            independent=independent,
-            title=title,
-            max_rows=max_rows,
-            show=bool(self.progress),
-        )
-
-    # Parameters.
-
-    def parameters(self) -> dict[str, Any]:
-        """All numbers of the model as NumPy arrays: constrained and unwhitened.
-
-        Inducing points and length-scales are in the user's units; the offsets, the
-        noise (a standard deviation, per Gaussian output) and q(u) are those of the
-        data as the model sees them, (y - output_shift) / output_scale.
-        """
-        check_is_fitted(self, "model_")
-        return parameters.to_arrays(
-            self.model_, self.q_, self.scaling_, self.output_names_
-        )
-
-    def set_parameters(self, **new: Any) -> "MotleyGP":
-        """Replace some of `parameters()`, keeping the rest; q(u) is kept unwhitened.
-
-        `jitter` follows from the kernel: it may be given as it is, but not changed.
-        """
-        values = parameters.replaced(self.parameters(), new)
-        self.model_, self.q_, self.scaling_ = parameters.from_arrays(
-            self.model_, self.scaling_, self.output_names_, values
-        )
-        return self
 
 
 def load(path: str | os.PathLike) -> MotleyGP:
@@ -463,4 +337,8 @@ def load(path: str | os.PathLike) -> MotleyGP:
 
     **Raises:** `ModelFileError` for a file that is not whole, or not a model.
     """
-    return saving.restore(MotleyGP, path)
+    arguments, fitted = saving.load(path)
+    with refusing(path, "model"):
+        model = MotleyGP(**arguments)
+    model.fitted_ = fitted
+    return model

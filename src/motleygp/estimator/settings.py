@@ -1,5 +1,6 @@
-"""What the estimator's arguments mean: checks, and the objects behind the names."""
+"""The estimator's arguments: their checks, and the objects behind the names."""
 
+import dataclasses
 import functools as ft
 import numbers
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,53 +8,42 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from motleygp import optim, priors
-from motleygp.inference.data import Dataset
-from motleygp.inference.model import FIXABLE, Model
+from motleygp import kernels, likelihoods as lik, optim, priors
+from motleygp.inference import Dataset, Model, Posterior, Scaling, with_fixed
 from motleygp.inference.parameters import begun_at
-from motleygp.inference.posterior import Posterior
-from motleygp.inference.scaling import Scaling
 from motleygp.likelihoods import AbstractLikelihood
-from motleygp.training.initialise import (
-    data_driven_start,
-    paper_start,
-    usual_num_latents,
-)
-from motleygp.training.restarts import Start
+from motleygp.training import Start, data_driven_start, paper_start
 
-_FORMS: dict[tuple[str, str], type[priors.AbstractPrior]] = {
-    ("lmc", "auto"): priors.LMC,
-    ("convolution", "auto"): priors.Convolution,
-    ("convolution", "function"): priors.Convolution,
-    ("convolution", "latent"): priors.LatentConvolution,
-}
 _CHOICES: dict[str, tuple] = {
-    "prior": ("lmc", "convolution"),
-    "inducing": ("auto", "function", "latent"),
-    "kernel": ("eq",),
     "preset": (None, "paper"),
     "offset": ("marginal", "zero"),
-    "optimizer": tuple(optim.BY_NAME),
 }
-# What may be given as starting values: entries of `MotleyGP.parameters()`.
-STARTABLE = (*FIXABLE, "q_mean", "q_cov", "output_shift", "output_scale", "jitter")
+# Starting values beyond those of theta: entries of `MotleyGP.parameters()`.
+_STARTABLE = ("q_mean", "q_cov", "output_shift", "output_scale", "jitter")
 _COUNTS = ("num_inducing", "max_iter", "batch_size", "restarts", "num_latents")
 
 
 def check(given: Mapping[str, Any]) -> None:
     """A `ValueError` that names the first argument that breaks its rule."""
+    prior = priors.get(given["prior"], given["inducing"])
+    known_kernels = prior.kernels or tuple(kernels.BY_NAME)
+    _check_among("kernel", given["kernel"], known_kernels)
+    if not isinstance(given["optimizer"], optim.Scheme):
+        _check_among("optimizer", given["optimizer"], tuple(optim.BY_NAME))
     for name, known in _CHOICES.items():
-        value = given[name]
-        if value not in known and not isinstance(value, optim.Scheme):
-            raise ValueError(
-                f"`{name}` must be one of {', '.join(map(str, known))}; got {value!r}."
-            )
-    if (given["prior"], given["inducing"]) not in _FORMS:
-        raise ValueError(
-            f"`inducing` must be 'auto' with prior {given['prior']!r}, whose inducing "
-            f"values are of the latent processes; got {given['inducing']!r}."
-        )
+        _check_among(name, given[name], known)
     _check_parameters(given)
+    _check_numbers(given)
+
+
+def _check_among(name: str, value: Any, known: Sequence[Any]) -> None:
+    if value not in known:
+        raise ValueError(
+            f"`{name}` must be one of {', '.join(map(str, known))}; got {value!r}."
+        )
+
+
+def _check_numbers(given: Mapping[str, Any]) -> None:
     for name in _COUNTS:
         value = given[name]
         if value is None and name == "num_latents":
@@ -89,23 +79,30 @@ def check(given: Mapping[str, Any]) -> None:
 
 def _check_parameters(given: Mapping[str, Any]) -> None:
     """The names in `fixed` and in `start`."""
+    theta = parameter_names(given)
     fixed, start = given["fixed"], given["start"]
     if isinstance(fixed, str) or not isinstance(fixed, Iterable):
         raise ValueError(f"`fixed` must be a list of names; got {fixed!r}.")
     if start is not None and not isinstance(start, Mapping):
         raise ValueError(f"`start` must be a dict of values by name; got {start!r}.")
     for argument, names, known in (
-        ("fixed", list(fixed), FIXABLE),
-        ("start", list(start or ()), STARTABLE),
+        ("fixed", list(fixed), theta),
+        ("start", list(start or ()), (*theta, *_STARTABLE)),
     ):
-        absent = ("smoothing",) if given["prior"] == "lmc" else ()
-        known = [name for name in known if name not in absent]
         unknown = [name for name in names if name not in known]
         if unknown:
             raise ValueError(
                 f"`{argument}` must name parameters among {', '.join(known)}; "
                 f"got {unknown[0]!r}."
             )
+
+
+def parameter_names(given: Mapping[str, Any]) -> tuple[str, ...]:
+    """The parameters that a model with these arguments may have."""
+    prior = priors.get(given["prior"], given["inducing"])
+    owners = (prior, kernels.BY_NAME[given["kernel"]], *lik.BY_NAME.values())
+    own = [name for owner in owners for name in owner.parts]
+    return tuple(dict.fromkeys([*own, "offset"]))
 
 
 def _is_whole(value: Any) -> TypeGuard[int]:
@@ -132,7 +129,7 @@ def start(
     scaling: Scaling,
     names: Sequence[str],
 ) -> Start:
-    """What makes a model from a seed."""
+    """The function that makes a model from a seed."""
     inner = _drawn_start(given, likelihoods)
     if not (given["start"] or given["fixed"]):
         return inner
@@ -150,7 +147,7 @@ def started_units(values: Mapping[str, Any] | None, scaling: Scaling) -> Scaling
                     f"`{name}` must have shape {scaling.y_scale.shape}; "
                     f"got {value.shape}."
                 )
-            scaling = scaling._replace(**{field: value})
+            scaling = dataclasses.replace(scaling, **{field: value})
     return scaling
 
 
@@ -167,15 +164,17 @@ def _begin_at(
     """A drawn start with some values given, and some parts of theta held fixed."""
     model, q = inner(rng, data, likelihoods)
     model, q = begun_at(model, q, scaling, names, values)
-    every = tuple(name for name in FIXABLE if name in {*fixed, *model.fixed})
-    return Model(model.prior, model.offset, model.likelihoods, fixed=every), q
+    return with_fixed(model, {*fixed, *model.fixed}), q
 
 
 def _drawn_start(
     given: Mapping[str, Any], likelihoods: Sequence[AbstractLikelihood]
 ) -> Start:
-    form = _FORMS[given["prior"], given["inducing"]]
-    num_latents = given["num_latents"] or usual_num_latents(form, likelihoods)
+    form = priors.get(given["prior"], given["inducing"])
+    num_functions = sum(likelihood.num_functions for likelihood in likelihoods)
+    num_latents = given["num_latents"]
+    if num_latents is None:
+        num_latents = form.usual_num_latents(len(likelihoods), num_functions)
     rank = given["rank"]
     each = (int(rank),) * num_latents if _is_whole(rank) else tuple(rank)
     if len(each) != num_latents or min(each) < 1:
@@ -188,6 +187,7 @@ def _drawn_start(
         rank=each,
         num_inducing=given["num_inducing"],
         form=form,
+        kernel=kernels.BY_NAME[given["kernel"]],
     )
     if given["preset"] == "paper":
         return ft.partial(paper_start, **shape)

@@ -1,77 +1,57 @@
-"""The one file that keeps a model or a checkpoint: a JSON header and some arrays.
+"""The container of models and checkpoints: a JSON header and named arrays in one file.
 
-Nothing in a file is run: there is no pickle and no eval. Numbers are little-endian.
+A file is a plain [safetensors](https://huggingface.co/docs/safetensors) file, so other
+tools can open it. Reading a file runs no code from it: there is no pickle. The metadata
+of the safetensors file has four entries, all of them texts:
 
-| bytes | what |
+| entry | value |
 | --- | --- |
-| 0 to 7 | the magic, the ASCII text `MOTLEYGP` |
-| 8 to 11 | the version of the format, an unsigned integer: 1 |
-| 12 to 43 | the SHA-256 digest of the payload |
-| 44 to 51 | the length of the payload in bytes, an unsigned integer |
-| 52 to the end | the payload, and nothing after it |
+| `format` | `motleygp` |
+| `version` | the version of the format: `2` |
+| `header` | the header, a JSON object |
+| `sha256` | the SHA-256 digest of the header and the arrays, in hexadecimal digits |
 
-The payload is a safetensors file:
-
-| bytes of the payload | what |
-| --- | --- |
-| 0 to 7 | the length of its table in bytes, an unsigned integer, `MAX_TABLE` at most |
-| 8 to 7 + that length | the table, a JSON object in UTF-8 |
-| the rest | the arrays one after another, rows first, without gaps |
-
-The table gives each array by its name: its type, its shape and where it starts and
-ends. Its entry `__metadata__` is `{"header": text}`, where the text is the header:
-one JSON object, itself as a string.
+The digest is taken of the text `json.dumps([header, [[name, dtype, shape], ...]])`,
+where `header` is the text of that entry and each `dtype` is a name such as `float64`,
+and then of the bytes of each array, little-endian and row by row. The arrays are in
+alphabetical order of their names both times.
 """
 
 import errno
 import hashlib
 import json
-import math
 import os
 import secrets
 import stat
-import struct
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import safetensors
 import safetensors.numpy
 
-FORMAT_VERSION = 1
-MAGIC = b"MOTLEYGP"
-# The table becomes Python objects of some thirty times its size: it has a limit, so
-# that a file cannot ask for more than about a hundred megabytes beyond its own length.
+FORMAT_VERSION = 2
+# The table of a safetensors file, which includes the header, becomes Python objects of
+# about thirty times its size. The limit keeps a hostile file from filling the memory.
 MAX_TABLE = 4 * 2**20
-# json.loads and what users do with a header recurse; parsing digits takes their square.
-MAX_DEPTH = 64
-MAX_INT_BITS = 1024
 
-_START = struct.Struct("<8sI32sQ")
-_TABLE_LENGTH = struct.Struct("<Q")
-_TYPES = {
-    "F64": np.dtype("<f8"),
-    "F32": np.dtype("<f4"),
-    "I64": np.dtype("<i8"),
-    "I32": np.dtype("<i4"),
-    "U64": np.dtype("<u8"),
-    "U32": np.dtype("<u4"),
-    "U8": np.dtype("u1"),
-    "BOOL": np.dtype("?"),
+_DTYPES = {
+    "F64": "float64",
+    "F32": "float32",
+    "I64": "int64",
+    "I32": "int32",
+    "U64": "uint64",
+    "U32": "uint32",
+    "U8": "uint8",
+    "BOOL": "bool",
 }
-_TYPE_NAMES = [dtype.name for dtype in _TYPES.values()]
-# All that a payload with a right checksum can be refused for.
-_UNREADABLE = (
-    safetensors.SafetensorError,
-    ValueError,
-    OverflowError,
-    RecursionError,
-)
+
+Content = tuple[dict[str, Any], dict[str, np.ndarray]]
 
 
 class ModelFileError(ValueError):
-    """A file that is not a whole MotleyGP file, or one of a newer version."""
+    """The file is not a whole MotleyGP file of the version that this library reads."""
 
 
 def write(
@@ -79,114 +59,165 @@ def write(
     header: Mapping[str, Any],
     arrays: Mapping[str, np.ndarray],
 ) -> None:
-    """Keep a header and named arrays in one file, replaced whole or not at all.
+    """Write a header and named arrays to one file, which is never left half-written.
 
-    The header holds dicts with text keys, lists, text, finite numbers, bools and
-    None, and comes back as it was. A file that was there keeps its permissions.
+    The header must be a JSON object with finite numbers. Tuples in it come back as
+    lists. An existing file keeps its permissions.
     """
-    payload = _pack(header, arrays)
-    digest = hashlib.sha256(payload).digest()
-    start = _START.pack(MAGIC, FORMAT_VERSION, digest, len(payload))
-    replace(path, start, payload)
+    text = _header_text(header)
+    tensors = {name: _checked(name, array) for name, array in arrays.items()}
+    metadata = {
+        "format": "motleygp",
+        "version": str(FORMAT_VERSION),
+        "header": text,
+        "sha256": _digest(text, tensors),
+    }
+    replace(path, *_parts(tensors, metadata))
 
 
-def read(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The header and the arrays of a file, by name in alphabetical order.
+def read(path: str | os.PathLike) -> Content:
+    """The header and the arrays of a file; the arrays are sorted by name.
 
-    A file that is not whole is a `ModelFileError`; one that cannot be opened is the
-    system's `OSError`.
+    **Raises:** `ModelFileError` when the file is not whole, not from MotleyGP or of
+    another version; the system's `OSError` when the file cannot be opened.
     """
     name = os.fsdecode(path)
-    payload = _checked_payload(name)
     try:
-        return _unpack(payload)
-    except _UNREADABLE as error:
-        # The error may quote the file at any length, so it is chained, not repeated.
+        _check_start(name)
+        with safetensors.safe_open(name, framework="numpy") as file:
+            return _content(file)
+    except ModelFileError as error:
+        raise ModelFileError(f"{name!r} {error}") from error.__cause__
+    except (safetensors.SafetensorError, ValueError) as error:
+        # The error may quote any amount of the file, so the message does not repeat it.
         raise ModelFileError(
-            f"{name!r} is not a file that MotleyGP wrote: its checksum is right, "
-            "but its payload is not a header and arrays."
+            f"{name!r} is not a whole safetensors file: "
+            "it is of another kind, cut short, too long or damaged."
         ) from error
 
 
-def _pack(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> bytes:
-    """The payload: the bytes of a safetensors file."""
-    header = dict(header)
-    flaw = _flaw(header)
-    if flaw is not None:
-        where, rule = flaw
-        raise ValueError(f"`header{where}` must {rule}.")
-    text = json.dumps(
-        header, allow_nan=False, ensure_ascii=False, separators=(",", ":")
-    )
-    tensors = {name: _packed(name, array) for name, array in arrays.items()}
-    payload = safetensors.numpy.save(tensors, metadata={"header": text})
-    (length,) = _TABLE_LENGTH.unpack_from(payload)
-    if length > MAX_TABLE:
-        raise ValueError(
-            f"`header` and the names of `arrays` must fit into {MAX_TABLE} bytes; "
-            f"got {length}."
-        )
-    return payload
+def _header_text(header: Mapping[str, Any]) -> str:
+    try:
+        _check_keys(header)
+        return json.dumps(dict(header), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"`header` must be a JSON object; got: {error}.") from error
 
 
-def _packed(name: str, array: np.ndarray) -> np.ndarray:
-    """An array as safetensors can keep it: it takes any memory as rows first."""
+def _check_keys(value: Any) -> None:
+    """Refuse keys such as 1 and None, which `json.dumps` turns into texts."""
+    if isinstance(value, Mapping):
+        if not all(isinstance(key, str) for key in value):
+            raise TypeError("a key that is not a text")
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for item in value:
+            _check_keys(item)
+
+
+def _checked(name: str, array: np.ndarray) -> np.ndarray:
     if name == "__metadata__":
         raise ValueError("an array must not be named '__metadata__'.")
-    if not _is_unicode(name):
-        raise ValueError(f"the name of an array must be valid Unicode; got {name!r}.")
-    if array.dtype.name not in _TYPE_NAMES:
+    types = _DTYPES.values()
+    if array.dtype.name not in types:
         raise ValueError(
-            f"array {name!r} must be one of {', '.join(_TYPE_NAMES)}; "
-            f"got {array.dtype.name}."
+            f"array {name!r} must be one of {', '.join(types)}; got {array.dtype.name}."
         )
-    # np.ascontiguousarray would make a 0-d array 1-d.
-    return np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
+    # safetensors ignores the strides, and np.ascontiguousarray makes a 0-d array 1-d.
+    return np.asarray(array, order="C")
 
 
-def _flaw(value: Any, depth: int = 0) -> tuple[str, str] | None:
-    """Where a value breaks the rules of a header and what the rule is, or None."""
-    if isinstance(value, str):
-        return None if _is_unicode(value) else ("", f"be valid Unicode; got {value!r}")
-    if value is None:
-        return None
-    if isinstance(value, int):
-        if value.bit_length() > MAX_INT_BITS:
-            return "", f"have at most {MAX_INT_BITS} bits; got {value.bit_length()}"
-        return None
-    if isinstance(value, float):
-        return None if math.isfinite(value) else ("", f"be finite; got {value}")
-    if not isinstance(value, dict | list):
-        kinds = "None, a bool, an int, a float, a str, a list or a dict"
-        return "", f"be {kinds}; got {type(value)}"
-    if depth == MAX_DEPTH:
-        return "", f"be nested at most {MAX_DEPTH} deep; got more"
-    items = value.items() if isinstance(value, dict) else enumerate(value)
-    for key, item in items:
-        if isinstance(value, dict) and not (isinstance(key, str) and _is_unicode(key)):
-            return f"[{key!r}]", f"have a key of valid Unicode text; got {key!r}"
-        flaw = _flaw(item, depth + 1)
-        if flaw is not None:
-            return f"[{key!r}]{flaw[0]}", flaw[1]
-    return None
+def _digest(text: str, arrays: Mapping[str, np.ndarray]) -> str:
+    ordered = sorted(arrays.items())
+    table = [[name, array.dtype.name, array.shape] for name, array in ordered]
+    digest = hashlib.sha256(json.dumps([text, table]).encode())
+    for _, array in ordered:
+        little = array.dtype.newbyteorder("<")
+        digest.update(array.astype(little, copy=False).tobytes())
+    return digest.hexdigest()
 
 
-def _is_unicode(text: str) -> bool:
-    """Whether a text can be UTF-8, which half of a surrogate pair cannot."""
+def _parts(
+    tensors: dict[str, np.ndarray], metadata: dict[str, str]
+) -> tuple[bytes, bytes]:
+    """The two parts of a safetensors file: the table and its length, and the arrays.
+
+    safetensors writes the metadata in random order. This function gives them a fixed
+    order, so that the same content always makes the same file.
+    """
+    whole = safetensors.numpy.save(tensors, metadata=metadata)
+    end = 8 + int.from_bytes(whole[:8], "little")
+    table = json.loads(whole[8:end]) | {"__metadata__": metadata}
+    text = json.dumps(table, ensure_ascii=False, separators=(",", ":")).encode()
+    # The arrays start at a multiple of eight bytes, as safetensors aligns them.
+    text += b" " * (-len(text) % 8)
+    if len(text) > MAX_TABLE:
+        raise ValueError(
+            f"`header` and the names of `arrays` must fit into {MAX_TABLE} bytes; "
+            f"got {len(text)}."
+        )
+    return len(text).to_bytes(8, "little") + text, whole[end:]
+
+
+def _check_start(name: str) -> None:
+    """Refuse special files and long tables, which safetensors would try to read."""
+    # Opening a named pipe would wait for a writer for ever.
+    if not stat.S_ISREG(os.stat(name).st_mode):
+        raise ModelFileError("is not a regular file.")
+    with open(name, "rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+    if length > MAX_TABLE:
+        raise ModelFileError(
+            "is not a MotleyGP file: "
+            f"its table must have at most {MAX_TABLE} bytes; got {length}."
+        )
+
+
+def _content(file: safetensors.safe_open) -> Content:
+    metadata = file.metadata() or {}
+    if metadata.get("format") != "motleygp":
+        raise ModelFileError("is a safetensors file that MotleyGP did not write.")
+    version = metadata.get("version", "none")
+    if version != str(FORMAT_VERSION):
+        raise ModelFileError(
+            f"has format version {version[:20]!a}; "
+            f"this MotleyGP reads format version '{FORMAT_VERSION}' only."
+        )
+    arrays = {name: _array(file, name) for name in sorted(file.keys())}
+    text = metadata.get("header", "")
+    if metadata.get("sha256") != _digest(text, arrays):
+        raise ModelFileError("is damaged: its digest does not match.")
+    return _parsed_header(text), arrays
+
+
+def _array(file: safetensors.safe_open, name: str) -> np.ndarray:
+    kind = file.get_slice(name).get_dtype()
+    if kind not in _DTYPES:
+        types = ", ".join(_DTYPES)
+        raise ModelFileError(f"has an array of type {kind}; it must be one of {types}.")
+    # The array of safetensors is a view of a buffer. A copy owns its memory.
+    return np.array(file.get_tensor(name))
+
+
+def _parsed_header(text: str) -> dict[str, Any]:
     try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+        header = json.loads(text)
+        # The parser accepts NaN, Infinity and 1e999. The writer does not.
+        json.dumps(header, allow_nan=False)
+    except (ValueError, RecursionError) as error:
+        raise ModelFileError("has a header that is not valid JSON.") from error
+    if not isinstance(header, dict):
+        raise ModelFileError("has a header that is not a JSON object.")
+    return header
 
 
 def replace(path: str | os.PathLike, *parts: bytes) -> None:
-    """Write a file beside `path`, see it onto the disk, and put it in its place."""
+    """Write a temporary file beside `path`, sync it to disk and rename it to `path`."""
     name = os.fsdecode(path)
-    # Through a symbolic link, as a plain open would write.
+    # A symbolic link stays, and its target is replaced, as with a plain `open`.
     place = os.path.realpath(name)
     folder = os.path.dirname(place)
-    # Not made of the file's name, which may already be as long as names can be.
+    # It does not contain the name of the file, which may have the greatest length.
     temporary = os.path.join(folder, f".motleygp-{secrets.token_hex(16)}.tmp")
     try:
         old = _permissions(place)
@@ -196,7 +227,8 @@ def replace(path: str | os.PathLike, *parts: bytes) -> None:
 
         with open(temporary, "xb", opener=opener) as file:
             if old is not None:
-                # What the umask took away; without this, the file is only more private.
+                # The umask may have removed permissions. If they cannot be restored,
+                # the file is only more private.
                 with suppress(OSError):
                     os.chmod(temporary, old)
             for part in parts:
@@ -215,7 +247,7 @@ def replace(path: str | os.PathLike, *parts: bytes) -> None:
 
 
 def _permissions(place: str) -> int | None:
-    """The permissions of the file that is there, None if there is none.
+    """The permissions of an existing file; None if there is none.
 
     Only a regular file may be replaced: root could replace even /dev/null.
     """
@@ -231,9 +263,9 @@ def _permissions(place: str) -> int | None:
 
 
 def _sync_folder(folder: str) -> None:
-    """See the new name onto the disk, where the system can.
+    """Sync the new name to disk, where the system can.
 
-    At stake is only which of two whole files is there after a power cut.
+    Without it, a power cut may bring back the old file, which is whole too.
     """
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
@@ -241,109 +273,3 @@ def _sync_folder(folder: str) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-
-
-def _checked_payload(name: str) -> bytes:
-    """The payload of a file, once the file is known to be whole."""
-    with open(name, "rb", opener=_open_at_once) as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise ModelFileError(f"{name!r} is not a regular file.")
-        start = file.read(_START.size)
-        if not start.startswith(MAGIC):
-            raise ModelFileError(f"{name!r} is not a MotleyGP file.")
-        if len(start) < _START.size:
-            raise ModelFileError(
-                f"{name!r} is cut short: it must start with {_START.size} bytes; "
-                f"got {len(start)}."
-            )
-        _, version, digest, length = _START.unpack(start)
-        if version > FORMAT_VERSION:
-            raise ModelFileError(
-                f"{name!r} was written by a newer version of MotleyGP "
-                f"(format {version}); this one reads up to format {FORMAT_VERSION}."
-            )
-        if version < 1:
-            raise ModelFileError(f"{name!r} is damaged: there is no format {version}.")
-        # Before reading: a length that lies must not reserve memory.
-        there = status.st_size - _START.size
-        if there != length:
-            raise ModelFileError(
-                f"{name!r} is {'cut short' if there < length else 'too long'}: "
-                f"its payload must have {length} bytes; got {there}."
-            )
-        payload = file.read(length)
-    if hashlib.sha256(payload).digest() != digest:
-        raise ModelFileError(f"{name!r} is damaged: its checksum does not fit.")
-    return payload
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    """Open without waiting, as a named pipe would have us do for ever."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
-
-
-def _unpack(payload: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    return _header(payload), _arrays(payload)
-
-
-def _header(payload: bytes) -> dict[str, Any]:
-    """The header, which safetensors gives from files only, not from bytes."""
-    if len(payload) < _TABLE_LENGTH.size:
-        raise ValueError("there is no table.")
-    (length,) = _TABLE_LENGTH.unpack_from(payload)
-    if length > MAX_TABLE:
-        raise ValueError(f"the table must not have {length} bytes.")
-    table = payload[_TABLE_LENGTH.size : _TABLE_LENGTH.size + length]
-    text = _member(_member(_parsed(table.decode()), "__metadata__"), "header")
-    if not isinstance(text, str):
-        raise ValueError("the header must be a text.")
-    header = _parsed(text)
-    flaw = _flaw(header)
-    if not isinstance(header, dict) or flaw is not None:
-        raise ValueError(f"the header must be an object of JSON values; got {flaw}.")
-    return header
-
-
-def _member(value: Any, key: str) -> Any:
-    if not isinstance(value, dict) or key not in value:
-        raise ValueError(f"there is no {key!r}.")
-    return value[key]
-
-
-def _parsed(text: str) -> Any:
-    """Strict JSON; numbers that overflow to infinity are left to `_flaw`."""
-    return json.loads(text, parse_constant=_refuse, parse_int=_parsed_int)
-
-
-def _refuse(text: str) -> NoReturn:
-    raise ValueError(f"JSON has no {text}.")
-
-
-def _parsed_int(text: str) -> int:
-    if len(text) > MAX_INT_BITS:
-        raise ValueError(f"an integer must not have {len(text)} digits.")
-    return int(text)
-
-
-def _arrays(payload: bytes) -> dict[str, np.ndarray]:
-    """The arrays, sorted: safetensors gives them in an order that changes."""
-    parts = safetensors.deserialize(payload)
-    parts.sort(key=lambda part: part[0], reverse=True)
-    arrays = {}
-    # One at a time leaves the list, so that no more than one is there twice.
-    while parts:
-        name, part = parts.pop()
-        arrays[name] = _array(part["dtype"], part["shape"], part["data"])
-    return arrays
-
-
-def _array(kind: str, shape: list[int], data: bytes | bytearray) -> np.ndarray:
-    """One array that owns its memory, in the byte order of this machine."""
-    if kind not in _TYPES:
-        raise ValueError(f"an array must be one of {', '.join(_TYPES)}; got {kind}.")
-    if kind == "BOOL":
-        # A byte other than 0 and 1 is true, but must not be kept inside a bool.
-        return (np.frombuffer(data, np.uint8) != 0).reshape(shape).copy()
-    flat = np.frombuffer(data, _TYPES[kind])
-    return flat.reshape(shape).astype(_TYPES[kind].newbyteorder("="))

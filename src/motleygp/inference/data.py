@@ -8,7 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from motleygp.inference.checks import (
+    check_varies,
+    checked_inputs,
+    checked_values,
+)
 from motleygp.likelihoods import AbstractLikelihood
+from motleygp.numerics.sharing import once_each, one_object
 
 
 class Block(eqx.Module):
@@ -61,15 +67,26 @@ def make_dataset(
     names: Sequence[str] | None = None,
     weights: Sequence[np.ndarray] | None = None,
     exposures: Sequence[np.ndarray] | None = None,
-    complete: bool = True,
 ) -> Dataset:
     """Check one (x, y) pair per output, and gather the outputs that share rows.
 
-    A row whose y is NaN is not observed: it is left out, for that output alone.
-    `weights` and `exposures` have one vector per output, as long as its y. Outputs must
-    have values, which vary, unless the data need not be `complete`.
+    A row whose y is NaN is left out, for that output alone. `weights` and `exposures`
+    have one vector per output, as long as its y.
     """
     names = [f"y{d}" for d in range(len(ys))] if names is None else list(names)
+    xs, ys = checked_pairs(xs, ys, likelihoods, names)
+    for name, y in zip(names, ys, strict=True):
+        check_varies(name, y)
+    return gather(xs, ys, weights=weights, exposures=exposures)
+
+
+def checked_pairs(
+    xs: Sequence[np.ndarray],
+    ys: Sequence[np.ndarray],
+    likelihoods: Sequence[AbstractLikelihood],
+    names: Sequence[str],
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Checked inputs and values of each output; equal inputs become one object."""
     if not len(xs) == len(ys) == len(likelihoods) == len(names):
         raise ValueError(
             "there must be one x, one y, one likelihood and one name per output; got "
@@ -77,39 +94,49 @@ def make_dataset(
         )
     if not ys:
         raise ValueError("at least one output is needed; got none.")
-    gathered: dict[int, list[int]] = {}
-    inputs: list[np.ndarray] = []
-    columns: list[dict[str, np.ndarray]] = []
-    for d, (name, likelihood) in enumerate(zip(names, likelihoods, strict=True)):
-        rows, x, y = observed(name, xs[d], ys[d], likelihood)
-        if complete:
-            check_varies(name, y)
-        if d and x.shape[1] != inputs[0].shape[1]:
+    checked = one_object(once_each(checked_inputs, xs))
+    for name, x in zip(names, checked, strict=True):
+        if x.shape[1] != checked[0].shape[1]:
             raise ValueError(
                 f"`X` must have the same columns for every output; got "
-                f"{inputs[0].shape[1]} for {names[0]!r} and {x.shape[1]} for {name!r}."
+                f"{checked[0].shape[1]} for {names[0]!r} and {x.shape[1]} for {name!r}."
             )
-        inputs.append(x)
-        same = next((c for c in gathered if np.array_equal(inputs[c], x)), d)
-        if len(y):
-            gathered.setdefault(same, []).append(d)
-        columns.append({"y": y})
-        if weights is not None:
-            columns[d]["weight"] = weights[d][rows]
-        if exposures is not None:
-            columns[d]["log_exposure"] = np.log(exposures[d][rows])
-    return tuple(
-        Block(
-            x=jnp.asarray(inputs[first]),
-            outputs=tuple(outputs),
-            total=len(inputs[first]),
-            **{
-                key: jnp.asarray(np.stack([columns[d][key] for d in outputs]))
-                for key in columns[0]
-            },
-        )
-        for first, outputs in gathered.items()
-    )
+    values = [
+        checked_values(name, y, len(x), likelihood)
+        for name, x, y, likelihood in zip(names, checked, ys, likelihoods, strict=True)
+    ]
+    return checked, values
+
+
+def gather(
+    xs: Sequence[np.ndarray],
+    ys: Sequence[np.ndarray],
+    *,
+    weights: Sequence[np.ndarray] | None = None,
+    exposures: Sequence[np.ndarray] | None = None,
+) -> Dataset:
+    """Blocks of the outputs that have the same object for inputs and the same rows
+    observed; an output without observed values is in none."""
+    seen = [~np.isnan(y) for y in ys]
+    gathered: dict[tuple[int, bytes], list[int]] = {}
+    for d, own in enumerate(seen):
+        if own.any():
+            gathered.setdefault((id(xs[d]), own.tobytes()), []).append(d)
+    columns: dict[str, Sequence[np.ndarray]] = {"y": ys}
+    if weights is not None:
+        columns["weight"] = weights
+    if exposures is not None:
+        columns["log_exposure"] = [np.log(exposure) for exposure in exposures]
+    blocks = []
+    for outputs in gathered.values():
+        rows = seen[outputs[0]]
+        x = jnp.asarray(xs[outputs[0]][rows])
+        stacked = {
+            key: jnp.asarray(np.stack([column[d][rows] for d in outputs]))
+            for key, column in columns.items()
+        }
+        blocks.append(Block(x=x, outputs=tuple(outputs), total=len(x), **stacked))
+    return tuple(blocks)
 
 
 def hold_out(
@@ -123,76 +150,3 @@ def hold_out(
         for parts, rows in ((held, order[:cut]), (left, np.sort(order[cut:]))):
             parts.append(block.part(rows))
     return tuple(left), tuple(held)
-
-
-def checked_inputs(x: np.ndarray, *, name: str = "X") -> np.ndarray:
-    """`x` as a float matrix without gaps, or a `ValueError` that says what is wrong."""
-    try:
-        x = np.asarray(x, dtype=float)
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"`{name}` must hold numbers; got {type(x).__name__}."
-        ) from None
-    if x.ndim != 2:
-        raise ValueError(
-            f"`{name}` must have shape (N, P); got {x.shape}. Reshape your data: "
-            "X[:, None] makes a column of a vector, X[None] a row."
-        )
-    for number, what in zip(x.shape, ("sample", "feature"), strict=True):
-        if not number:
-            raise ValueError(
-                f"`{name}` must have rows and columns; got 0 {what}(s) "
-                f"(shape={x.shape}) while a minimum of 1 is required."
-            )
-    bad = np.argwhere(~np.isfinite(x))
-    if len(bad):
-        row, column = bad[0]
-        value = "NaN" if np.isnan(x[row, column]) else x[row, column]
-        raise ValueError(
-            f"`{name}` must be finite; got {value} in row {row}, column {column}."
-        )
-    return x
-
-
-def observed(
-    name: str, x: np.ndarray, y: np.ndarray, likelihood: AbstractLikelihood
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The observed rows of one output, inside the support: their numbers, x and y."""
-    x = checked_inputs(x)
-    try:
-        y = np.asarray(y, dtype=float)
-    except (TypeError, ValueError):
-        raise ValueError(f"output {name!r} must hold numbers.") from None
-    if y.shape != x.shape[:1]:
-        raise ValueError(
-            f"output {name!r} must have shape ({len(x)},), one value per row of `X`; "
-            f"got {y.shape}."
-        )
-    rows = np.flatnonzero(~np.isnan(y))
-    check_support(name, y, rows, likelihood)
-    return rows, x[rows], y[rows]
-
-
-def check_support(
-    name: str, y: np.ndarray, rows: np.ndarray, likelihood: AbstractLikelihood
-) -> None:
-    """A `ValueError` that names the first of these rows that cannot occur."""
-    outside = rows[~likelihood.in_support(y[rows])]
-    if len(outside):
-        raise ValueError(
-            f"output {name!r} must be {likelihood.support} for the {likelihood.name} "
-            f"likelihood; got {y[outside[0]]:g} in row {outside[0]}"
-            f"{f' and {len(outside) - 1} more' if len(outside) > 1 else ''}."
-        )
-
-
-def check_varies(name: str, y: np.ndarray) -> None:
-    """The observed values of an output, of which a model can learn something."""
-    if not len(y):
-        raise ValueError(f"output {name!r} must have observed values; got none.")
-    if len(y) == 1:
-        raise ValueError(f"output {name!r} must vary; got 1 sample.")
-    if np.ptp(y) == 0:
-        raise ValueError(
-            f"output {name!r} must vary; every observed value is {y[0]:g}."
-        )

@@ -1,28 +1,50 @@
 """The model: a prior, offsets, and one likelihood per output."""
 
 import itertools as it
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Collection, Sequence
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from motleygp.likelihoods import AbstractLikelihood
+from motleygp.named import Named
 from motleygp.priors import AbstractPrior
 
 
-class Model(eqx.Module):
-    """p(y, f, u | theta). Its inexact arrays are theta, but for those held fixed.
+class Model(Named):
+    """p(y, f, u | theta), where theta is the model's floating-point arrays.
 
-    Output d owns the functions `blocks[d]` among all J; `offset` is the constant mean
-    of each function; `fixed` has the names in `FIXABLE` that are not learned.
+    Output d owns the functions `blocks[d]` among all J.
+
+    **Arguments:**
+
+    - `prior`: the joint Gaussian over the J parameter functions.
+    - `offset`: the constant mean of each function; a vector of zeros has none.
+    - `likelihoods`: one per output; their functions add up to J.
+    - `fixed`: the names of parameters that are not learned, such as "lengthscale" or
+      "offset": see `parameter_names`.
     """
+
+    kind: ClassVar[str] = "model"
+    name: ClassVar[str] = "model"
 
     prior: AbstractPrior
     offset: Float[Array, " J"]
     likelihoods: tuple[AbstractLikelihood, ...]
     fixed: tuple[str, ...] = eqx.field(static=True, default=())
+
+    def __check_init__(self) -> None:
+        total = sum(likelihood.num_functions for likelihood in self.likelihoods)
+        found = (self.prior.num_functions, *jnp.shape(self.offset))
+        if found != (total, total):
+            raise ValueError(
+                f"`prior` and `offset` must have {total} functions, as the likelihoods "
+                f"have; got {found[0]} and an offset of shape {found[1:]}."
+            )
+        self.prior.check_shapes()
 
     @property
     def blocks(self) -> tuple[tuple[int, ...], ...]:
@@ -31,16 +53,27 @@ class Model(eqx.Module):
         return tuple(tuple(range(a, b)) for a, b in it.pairwise(ends))
 
 
-# The parts of theta that can be held fixed, by the names that users know them by.
-_PARTS: dict[str, Callable[[Any], Any]] = {
-    "inducing": lambda m: m.prior.inducing,
-    "lengthscale": lambda m: m.prior.kernel,
-    "weights": lambda m: m.prior.weights,
-    "smoothing": lambda m: m.prior.log_smoothing,
-    "offset": lambda m: m.offset,
-    "noise": lambda m: m.likelihoods,
-}
-FIXABLE = tuple(_PARTS)
+# The one entry of `fixed` that stands for all parameters.
+_EVERYTHING = "everything"
+
+
+def _owners(model: Model) -> Sequence[Named]:
+    """The parts of the model that have parameters of their own."""
+    return (model.prior, model.prior.kernel, *model.likelihoods)
+
+
+def parameter_names(model: Model) -> tuple[str, ...]:
+    """The names of all parameters in theta, any of which may be `fixed`."""
+    own = it.chain.from_iterable(owner.parts for owner in _owners(model))
+    return tuple(dict.fromkeys([*own, "offset"]))
+
+
+def _holders(model: Any, name: str) -> list[Any]:
+    """The arrays that hold the parameter of this name."""
+    if name == "offset":
+        return [model.offset]
+    owners = _owners(model)
+    return [getattr(own, own.parts[name]) for own in owners if name in own.parts]
 
 
 def trainable(model: Model) -> PyTree:
@@ -50,14 +83,22 @@ def trainable(model: Model) -> PyTree:
         jax.tree.map(eqx.is_inexact_array, model),
         tuple(likelihood.trainable() for likelihood in model.likelihoods),
     )
+    if _EVERYTHING in model.fixed:
+        return jax.tree.map(lambda _: False, moving)
     for name in model.fixed:
-        still = jax.tree.map(lambda _: False, _PARTS[name](moving))
-        moving = eqx.tree_at(_PARTS[name], moving, still)
+        still = [False] * len(_holders(moving, name))
+        if still:
+            moving = eqx.tree_at(lambda m, n=name: _holders(m, n), moving, still)
     return moving
+
+
+def with_fixed(model: Model, names: Collection[str]) -> Model:
+    """The same model, with the parameters of these names not learned."""
+    known = parameter_names(model)
+    kept = tuple(name for name in known if name in names)
+    return Model(model.prior, model.offset, model.likelihoods, fixed=kept)
 
 
 def all_fixed(model: Model) -> Model:
     """The same model with nothing left to learn but q(u)."""
-    there = {*model.prior.parameters(), "offset", "noise"}
-    names = tuple(name for name in FIXABLE if name in there)
-    return Model(model.prior, model.offset, model.likelihoods, fixed=names)
+    return Model(model.prior, model.offset, model.likelihoods, fixed=(_EVERYTHING,))

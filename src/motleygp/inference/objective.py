@@ -25,6 +25,7 @@ from motleygp.inference.data import Block, Dataset
 from motleygp.inference.model import Model, trainable
 from motleygp.inference.posterior import (
     Columns,
+    NaturalTerms,
     Posterior,
     divergence,
     from_precision,
@@ -49,18 +50,6 @@ class Terms(NamedTuple):
     @property
     def elbo(self) -> Scalar:
         return jnp.sum(self.expected_log_lik) - jnp.sum(self.kl)
-
-
-class NaturalTerms(NamedTuple):
-    """What a natural-gradient step on q(u) needs, F being minus the bound.
-
-    `gradient` is dF/dm. `target` is V^-1 + 2 dF/dV = I + 2 sum_n B_n g_v,n B_n^T: the
-    precision at which dF/dV would vanish, so a step of length b moves the precision
-    to (1 - b) V^-1 + b target.
-    """
-
-    gradient: Float[Array, "*G M"]
-    target: Float[Array, "*G M M"]
 
 
 class Gradients(NamedTuple):

@@ -1,6 +1,7 @@
-"""A fitted model as plain arrays, and back."""
+"""A model as plain arrays in the user's units, and back."""
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -16,22 +17,20 @@ from motleygp.inference.posterior import (
     whiten,
 )
 from motleygp.inference.scaling import Scaling
-from motleygp.likelihoods import AbstractLikelihood, Gaussian
+from motleygp.likelihoods import AbstractLikelihood
 from motleygp.numerics.linalg import cholesky
-from motleygp.priors import Convolution
-
-# Parameters of a prior that are distances between inputs.
-_DISTANCES = ("lengthscale", "smoothing")
 
 _unwhiten, _whiten = eqx.filter_jit(unwhiten), eqx.filter_jit(whiten)
 _prior_factors = eqx.filter_jit(prior_factors)
+# Entries that follow from others, or are units: none is a part of the model.
+_DERIVED = ("jitter", "output_shift", "output_scale")
 
 
 def to_arrays(
     model: Model, q: Posterior, scaling: Scaling, names: Sequence[str]
 ) -> dict[str, Any]:
-    """All numbers of the model by name: constrained, unwhitened, in the user's units
-    where they live in the space of the inputs."""
+    """All parameters of the model by name: constrained, unwhitened, and in the user's
+    units where they are places or distances among the inputs."""
     mean, cov = _unwhiten(model.prior, q)
     return theta_arrays(model, scaling, names) | {
         "jitter": np.asarray(_prior_factors(model.prior)[1]),
@@ -45,26 +44,24 @@ def to_arrays(
 def theta_arrays(
     model: Model, scaling: Scaling, names: Sequence[str]
 ) -> dict[str, Any]:
-    """The part of `to_arrays` that is theta."""
+    """The part of `to_arrays` that is theta.
+
+    A parameter of likelihoods, such as the noise, is a dict by output.
+    """
     prior = {k: np.asarray(v) for k, v in model.prior.parameters().items()}
-    distances = {k: prior[k] * scaling.x_scale for k in _DISTANCES if k in prior}
+    distances = {k: prior[k] * scaling.x_scale for k in model.prior.distances}
     inducing = prior["inducing"] * scaling.x_scale + scaling.x_shift
-    return (
-        prior
-        | distances
-        | {
-            "inducing": inducing,
-            "offset": np.asarray(model.offset),
-            "noise": {
-                name: float(likelihood.noise)
-                for name, likelihood in zip(names, model.likelihoods, strict=True)
-                if isinstance(likelihood, Gaussian)
-            },
-        }
-    )
+    own: dict[str, dict[str, float]] = {"noise": {}}
+    for name, likelihood in zip(names, model.likelihoods, strict=True):
+        for key, value in likelihood.parameters().items():
+            own.setdefault(key, {})[name] = float(value)
+    offset = np.asarray(model.offset)
+    return prior | distances | {"inducing": inducing, "offset": offset} | own
 
 
-def replaced(current: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+def replaced(
+    model: Model, current: Mapping[str, Any], new: Mapping[str, Any]
+) -> dict[str, Any]:
     """`current` with some entries replaced, or a `ValueError` that says what is wrong.
 
     The jitter follows from the kernel: it may be given as it is, but not changed.
@@ -78,34 +75,38 @@ def replaced(current: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, An
             raise ValueError(
                 f"`jitter` follows from the kernel and cannot be set; got {value}."
             )
-        if name == "noise":
-            if not set(value) <= set(current["noise"]):
-                raise ValueError(
-                    f"`noise` must name Gaussian outputs, of "
-                    f"{list(current['noise'])}; got {list(value)}."
-                )
-            _check_positive("noise", list(value.values()))
+        if isinstance(current[name], Mapping):
+            _check_names(name, value, current[name])
         elif np.shape(value) != current[name].shape:
             raise ValueError(
                 f"`{name}` must have shape {current[name].shape}; "
                 f"got {np.shape(value)}."
             )
-        if name in _DISTANCES:
-            _check_positive(name, value)
-    noise = {**current["noise"], **new.get("noise", {})}
-    return {**current, **new, "noise": noise}
+    together = {
+        name: {**value, **new.get(name, {})}
+        if isinstance(value, Mapping)
+        else new.get(name, value)
+        for name, value in current.items()
+    }
+    model.prior.check_parameters(together)
+    return together
 
 
-def _check_positive(name: str, value: Any) -> None:
-    if not (np.asarray(value) > 0).all():
-        raise ValueError(f"`{name}` must be positive; got {np.min(value):g}.")
+def _check_names(name: str, given: Any, known: Iterable[str]) -> None:
+    if not isinstance(given, Mapping) or not set(given) <= set(known):
+        found = list(given) if isinstance(given, Mapping) else given
+        raise ValueError(
+            f"`{name}` must be a dict whose keys are outputs among {list(known)}; "
+            f"got {found}."
+        )
 
 
 def from_arrays(
     model: Model, scaling: Scaling, names: Sequence[str], values: Mapping[str, Any]
 ) -> tuple[Model, Posterior, Scaling]:
     """The inverse of `to_arrays`, with the structure of `model`."""
-    scaling = scaling._replace(
+    scaling = dataclasses.replace(
+        scaling,
         y_shift=np.array(values["output_shift"], dtype=float),
         y_scale=np.array(values["output_scale"], dtype=float),
     )
@@ -120,16 +121,27 @@ def with_theta(
 ) -> Model:
     """The inverse of `theta_arrays`."""
     given = {name: np.asarray(values[name]) for name in model.prior.parameters()}
-    _check_weights(model, given["weights"])
-    distances = {k: given[k] / scaling.x_scale for k in _DISTANCES if k in given}
+    distances = {k: given[k] / scaling.x_scale for k in model.prior.distances}
     inducing = scaling.inputs(given["inducing"].astype(float))
-    prior = model.prior.with_parameters(given | distances | {"inducing": inducing})
     return Model(
-        prior,
+        model.prior.with_parameters(given | distances | {"inducing": inducing}),
         jnp.asarray(values["offset"], dtype=float),
-        _with_noise(model.likelihoods, names, values["noise"]),
+        tuple(
+            _with_own(likelihood, name, values)
+            for name, likelihood in zip(names, model.likelihoods, strict=True)
+        ),
         fixed=model.fixed,
     )
+
+
+def _with_own(
+    likelihood: AbstractLikelihood, output: str, values: Mapping[str, Any]
+) -> AbstractLikelihood:
+    """A likelihood with its own parameters from those of all outputs."""
+    own = likelihood.parameters()
+    if not own:
+        return likelihood
+    return likelihood.with_parameters({name: values[name][output] for name in own})
 
 
 def _check_covariance(q: Posterior) -> None:
@@ -144,20 +156,15 @@ def begun_at(
     names: Sequence[str],
     values: Mapping[str, Any],
 ) -> tuple[Model, Posterior | None]:
-    """A start with some entries of `to_arrays` given; `q` is of the inducing values
-    themselves, or `None` for the prior.
-
-    The jitter follows from the kernel, and the outputs' units are those of `scaling`.
-    """
-    prior = model.prior
-    num_groups, num_inducing = prior.inducing.shape[:2]
+    """A start with some entries of `to_arrays` given. `q` is that of the inducing
+    values themselves, or `None` for the prior."""
+    num_groups, num_inducing = model.prior.inducing.shape[:2]
     wanted = {
         "q_mean": np.zeros((num_groups, num_inducing)),
         "q_cov": np.zeros((num_groups, num_inducing, num_inducing)),
     }
-    skipped = ("jitter", "output_shift", "output_scale")
-    new = {name: value for name, value in values.items() if name not in skipped}
-    arrays = replaced(theta_arrays(model, scaling, names) | wanted, new)
+    new = {name: value for name, value in values.items() if name not in _DERIVED}
+    arrays = replaced(model, theta_arrays(model, scaling, names) | wanted, new)
     model = with_theta(model, scaling, names, arrays)
     if ("q_mean" in new) != ("q_cov" in new):
         raise ValueError("`start` must have both of `q_mean` and `q_cov`, or neither.")
@@ -166,26 +173,3 @@ def begun_at(
         q = from_factor(jnp.asarray(arrays["q_mean"]), factor)
         _check_covariance(q)
     return model, q
-
-
-def _check_weights(model: Model, weights: np.ndarray) -> None:
-    """A function with inducing values of its own must vary."""
-    silent = ~np.any(weights, axis=1)
-    if isinstance(model.prior, Convolution) and silent.any():
-        raise ValueError(
-            "`weights` must have a weight other than 0 in every row; row "
-            f"{np.argmax(silent)} has none."
-        )
-
-
-def _with_noise(
-    likelihoods: Sequence[AbstractLikelihood],
-    names: Sequence[str],
-    noise: Mapping[str, float],
-) -> tuple[AbstractLikelihood, ...]:
-    return tuple(
-        eqx.tree_at(lambda l: l.log_noise, likelihood, jnp.log(float(noise[name])))
-        if isinstance(likelihood, Gaussian)
-        else likelihood
-        for name, likelihood in zip(names, likelihoods, strict=True)
-    )

@@ -5,11 +5,14 @@ the prior of v_g is N(0, I), the divergence does not depend on theta, and a chan
 theta carries q along. `unwhiten` gives the moments of u itself.
 """
 
+from typing import ClassVar, NamedTuple
+
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from motleygp._types import Scalar
+from motleygp.named import Named
 from motleygp.numerics.linalg import (
     cholesky,
     inverse_lower,
@@ -22,7 +25,7 @@ from motleygp.numerics.linalg import (
 from motleygp.priors import AbstractPrior, Sites, everywhere
 
 
-class Posterior(eqx.Module):
+class Posterior(Named):
     """q(v_g) = N(mean_g, V_g), by the precision V_g^-1 and H_g with V_g = H_g^T H_g.
 
     H is triangular: the inverse of the precision's Cholesky factor, or the transposed
@@ -31,6 +34,9 @@ class Posterior(eqx.Module):
     `from_factor`; inside `over_groups` it is one group's.
     """
 
+    kind: ClassVar[str] = "posterior"
+    name: ClassVar[str] = "posterior"
+
     mean: Float[Array, "*G M"]
     precision: Float[Array, "*G M M"]
     half: Float[Array, "*G M M"]
@@ -38,6 +44,18 @@ class Posterior(eqx.Module):
     def cov(self) -> Float[Array, "G M M"]:
         """The covariances V."""
         return jnp.swapaxes(self.half, -1, -2) @ self.half
+
+
+class NaturalTerms(NamedTuple):
+    """What a natural-gradient step on q(u) needs, F being minus the bound.
+
+    `gradient` is dF/dm. `target` is V^-1 + 2 dF/dV = I + 2 sum_n B_n g_v,n B_n^T: the
+    precision at which dF/dV would vanish, so a step of length b moves the precision
+    to (1 - b) V^-1 + b target.
+    """
+
+    gradient: Float[Array, "*G M"]
+    target: Float[Array, "*G M M"]
 
 
 def from_precision(

@@ -1,19 +1,23 @@
-"""Between the user's units and those of the model."""
+"""Conversion between the user's units and those of the model."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float
 
 from motleygp.likelihoods import AbstractLikelihood
+from motleygp.named import Named
 
 
-class Scaling(NamedTuple):
+class Scaling(Named):
     """Shift and scale of each input column and of each output; 0 and 1 for none.
 
     The model sees (x - x_shift) / x_scale, and (y - y_shift) / y_scale of real outputs.
     """
+
+    kind: ClassVar[str] = "scaling"
+    name: ClassVar[str] = "scaling"
 
     x_shift: Float[np.ndarray, " P"]
     x_scale: Float[np.ndarray, " P"]
@@ -26,14 +30,15 @@ class Scaling(NamedTuple):
 
     def outputs(self, ys: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Each output as the model sees it."""
-        return [
-            (np.asarray(y, dtype=float) - shift) / scale
-            for y, shift, scale in zip(ys, self.y_shift, self.y_scale, strict=True)
-        ]
+        return [self.output(d, y) for d, y in enumerate(ys)]
+
+    def output(self, d: int, y: np.ndarray) -> np.ndarray:
+        """Output d as the model sees it."""
+        return (np.asarray(y, dtype=float) - self.y_shift[d]) / self.y_scale[d]
 
 
 def no_scaling(num_inputs: int, num_outputs: int) -> Scaling:
-    """The user's units are the model's."""
+    """The scaling that leaves the user's units as they are."""
     return Scaling(
         np.zeros(num_inputs),
         np.ones(num_inputs),
@@ -46,15 +51,26 @@ def standardising(
     xs: Sequence[np.ndarray],
     ys: Sequence[np.ndarray],
     likelihoods: Sequence[AbstractLikelihood],
+    names: Sequence[str],
 ) -> Scaling:
-    """Inputs, and outputs that are real, to mean 0 and standard deviation 1."""
+    """Inputs, and outputs that are real, to mean 0 and standard deviation 1.
+
+    A `ValueError` names an output whose spread overflows.
+    """
     rows = np.concatenate(xs)
     spread = rows.std(axis=0)
-    scaling = no_scaling(rows.shape[1], len(ys))._replace(
-        x_shift=rows.mean(axis=0), x_scale=np.where(spread > 0, spread, 1.0)
-    )
-    for d, (y, likelihood) in enumerate(zip(ys, likelihoods, strict=True)):
+    plain = no_scaling(rows.shape[1], len(ys))
+    for d, likelihood in enumerate(likelihoods):
         if likelihood.real:
-            y = np.asarray(y, dtype=float)
-            scaling.y_shift[d], scaling.y_scale[d] = np.nanmean(y), np.nanstd(y)
-    return scaling
+            plain.y_shift[d], plain.y_scale[d] = np.nanmean(ys[d]), np.nanstd(ys[d])
+            if not np.isfinite([plain.y_shift[d], plain.y_scale[d]]).all():
+                raise ValueError(
+                    f"output {names[d]!r} must have a finite mean and standard "
+                    "deviation; change its unit."
+                )
+    return Scaling(
+        rows.mean(axis=0),
+        np.where(spread > 0, spread, 1.0),
+        plain.y_shift,
+        plain.y_scale,
+    )

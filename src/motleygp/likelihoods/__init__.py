@@ -1,10 +1,12 @@
 """Likelihoods p(y | f): one output's statistical type."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
-from motleygp.likelihoods._base import AbstractLikelihood as AbstractLikelihood
+from motleygp.likelihoods._base import (
+    AbstractLikelihood as AbstractLikelihood,
+    fit_constant as fit_constant,
+)
 from motleygp.likelihoods._bernoulli import Bernoulli as Bernoulli
 from motleygp.likelihoods._beta import Beta as Beta
 from motleygp.likelihoods._gamma import Exponential as Exponential, Gamma as Gamma
@@ -13,13 +15,9 @@ from motleygp.likelihoods._gaussian import (
     HetGaussian as HetGaussian,
 )
 from motleygp.likelihoods._poisson import Poisson as Poisson
+from motleygp.named import known
 
-BY_NAME: Mapping[str, type[AbstractLikelihood]] = MappingProxyType(
-    {
-        cls.name: cls
-        for cls in (Gaussian, HetGaussian, Bernoulli, Beta, Gamma, Exponential, Poisson)
-    }
-)
+BY_NAME: Mapping[str, type[AbstractLikelihood]] = known("likelihood")
 
 
 def get(likelihood: Any) -> AbstractLikelihood:

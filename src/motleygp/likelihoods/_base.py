@@ -1,6 +1,7 @@
-"""What the library asks of a likelihood."""
+"""The interface of a likelihood."""
 
 import abc
+from collections.abc import Mapping
 from typing import ClassVar
 
 import equinox as eqx
@@ -10,6 +11,7 @@ import numpy as np
 import scipy.optimize
 from jaxtyping import Array, Float, PyTree
 
+from motleygp.named import Named
 from motleygp.numerics.quadrature import (
     dense_rule,
     expect_tensor,
@@ -24,33 +26,60 @@ _DENSITY_NODES = {1: 64, 2: 20}
 # numbers of nodes without a common divisor, so that steps along f_1 - f_2 fall between.
 _CDF_NODES = {1: (512,), 2: (48, 31)}
 _CDF_WEIGHT = 1e-12
+# A file may ask for any number of nodes, and a tensor grid has their square.
+_MOST_NODES = 1000
 
 
-class AbstractLikelihood(eqx.Module):
-    """p(y | f) of one output, f = (f_1, ..., f_L) its parameter functions.
+class AbstractLikelihood(Named):
+    """p(y | f) of one output, with f = (f_1, ..., f_L) its parameter functions.
 
-    Every method is elementwise over observations: y has shape (*N) and f, or the mean
-    and variance of independent Gaussians f, shape (L, *N). A new likelihood writes
-    `log_prob`, the conditional moments, `cdf`, `sample` and `moment_fit`; everything
-    else has a default by quadrature, which closed forms replace.
+    Every method is elementwise over observations: y has shape (*N), and f, or the mean
+    and variance of independent Gaussians f, has shape (L, *N). A new likelihood has a
+    `name` and the class variables below, and defines `log_prob`, the conditional
+    moments, `cdf`, `sample`, `in_support`, `from_line` and `moment_fit`. Everything
+    else has a default by quadrature, which closed forms may replace. A likelihood with
+    parameters of its own lists them in `parts`, `parameters` and `with_parameters`.
     """
 
-    name: eqx.AbstractClassVar[str]
+    kind: ClassVar[str] = "likelihood"
+
     functions: eqx.AbstractClassVar[tuple[str, ...]]
-    """The parameter that each function becomes, and by which link."""
+    """The parameter behind each function, with its link."""
     support: eqx.AbstractClassVar[str]
     """The values y may take, in words."""
     discrete: eqx.AbstractClassVar[bool]
+    """Whether y takes whole numbers only."""
     num_nodes: eqx.AbstractVar[int]
     """Gauss-Hermite nodes of a two-dimensional rule, per dimension."""
 
-    # Whether y may be shifted and scaled freely, as a real number may.
     real: ClassVar[bool] = False
-    # Whether the first function is a log rate, to which a log exposure may be added.
+    """Whether y is a real number, which may be shifted and scaled freely."""
     counts: ClassVar[bool] = False
+    """Whether the first function is a log rate, which takes a log exposure."""
+    binary: ClassVar[bool] = False
+    """Whether y is 0 or 1, and its mean the probability of 1."""
+
+    def __check_init__(self) -> None:
+        if not 1 <= self.num_nodes <= _MOST_NODES:
+            raise ValueError(
+                f"`num_nodes` must be between 1 and {_MOST_NODES}; "
+                f"got {self.num_nodes}."
+            )
+
+    @classmethod
+    def claims(cls, y: np.ndarray, column: str) -> str | None:
+        """Why `outputs="auto"` should take this likelihood for an output, or `None`.
+
+        `y` holds the observed values, sorted; `column` is "bool", "integer" or "real".
+        The library's own likelihoods claim nothing: the rules of `tables.infer` choose
+        among them when no likelihood claims the output.
+        """
+        del y, column
+        return None
 
     @property
     def num_functions(self) -> int:
+        """L."""
         return len(self.functions)
 
     @property
@@ -58,13 +87,31 @@ class AbstractLikelihood(eqx.Module):
         """One-dimensional rules are cheap: they take three times the nodes."""
         return 3 * self.num_nodes
 
+    # Its own parameters.
+
     def trainable(self) -> PyTree:
-        """Which of the likelihood's own numbers are learned."""
+        """A filter: True at the likelihood's own arrays that are learned."""
         return jax.tree.map(eqx.is_inexact_array, self)
 
     def in_units(self, scale: float) -> "AbstractLikelihood":
-        """The likelihood of y / scale: numbers of its own that have y's unit change."""
+        """The likelihood of y / scale: its parameters in the unit of y change."""
         del scale
+        return self
+
+    def parameters(self) -> dict[str, Array]:
+        """The likelihood's own parameters by name, constrained."""
+        return {}
+
+    def with_parameters(self, values: Mapping[str, float]) -> "AbstractLikelihood":
+        """The same likelihood with all of its `parameters` replaced.
+
+        A `ValueError` names a value outside its constraints.
+        """
+        del values
+        return self
+
+    def at_start(self) -> "AbstractLikelihood":
+        """The likelihood at the start of training, from that of the constant fit."""
         return self
 
     # The density.
@@ -158,6 +205,13 @@ class AbstractLikelihood(eqx.Module):
         f = mean[..., None] + np.sqrt(var)[..., None] * z
         return self.cdf(y[..., None], f) @ (weights[kept] / weights[kept].sum())
 
+    def predictive_crps(
+        self, y: np.ndarray, mean: np.ndarray, var: np.ndarray
+    ) -> np.ndarray | None:
+        """The CRPS of each y where there is a closed form; `None` otherwise."""
+        del y, mean, var
+        return None
+
     # The constant fit: the baseline of every score and the start of the offsets.
 
     @abc.abstractmethod
@@ -167,7 +221,7 @@ class AbstractLikelihood(eqx.Module):
     def constant_fit(self, y: np.ndarray) -> tuple["AbstractLikelihood", np.ndarray]:
         """The constant f that maximises sum_n log p(y_n | f), by quasi-Newton.
 
-        The likelihood comes back too: one with numbers of its own fits them as well.
+        The likelihood is returned too, with its own parameters fitted if it has any.
         """
         observed = jnp.asarray(y, dtype=float)
         result = scipy.optimize.minimize(
@@ -199,3 +253,17 @@ def _constant_loss_and_gradient(
 
 def _stack(f: tuple[Array, ...]) -> Array:
     return jnp.stack(jnp.broadcast_arrays(*f))
+
+
+def fit_constant(
+    likelihood: AbstractLikelihood, y: np.ndarray, exposure: np.ndarray | None = None
+) -> tuple[AbstractLikelihood, np.ndarray]:
+    """The constant fit to the observed values of y, NaN where they are missing.
+
+    With an exposure, the constant is the log rate of one unit: sum y / sum e.
+    """
+    known = ~np.isnan(y)
+    fitted, f = likelihood.constant_fit(y[known])
+    if likelihood.counts and exposure is not None:
+        f[0] -= np.log(np.mean(exposure[known]))
+    return fitted, f

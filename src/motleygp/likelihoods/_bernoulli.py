@@ -20,6 +20,7 @@ class Bernoulli(AbstractLikelihood):
     functions: ClassVar[tuple[str, ...]] = ("logit of the probability",)
     support: ClassVar[str] = "0 or 1"
     discrete: ClassVar[bool] = True
+    binary: ClassVar[bool] = True
 
     num_nodes: int = eqx.field(static=True, default=20)
 

@@ -1,6 +1,8 @@
 """Real outputs."""
 
 import math
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import ClassVar
 
 import equinox as eqx
@@ -26,6 +28,7 @@ class Gaussian(AbstractLikelihood):
     """y ~ N(f, noise^2), the noise a standard deviation, learned unless `fixed`."""
 
     name: ClassVar[str] = "gaussian"
+    parts: ClassVar[Mapping[str, str]] = MappingProxyType({"noise": "log_noise"})
     functions: ClassVar[tuple[str, ...]] = ("mean",)
     support: ClassVar[str] = "a real number"
     discrete: ClassVar[bool] = False
@@ -52,7 +55,24 @@ class Gaussian(AbstractLikelihood):
         return jax.tree.map(lambda _: not self.fixed, self)
 
     def in_units(self, scale: float) -> "Gaussian":
-        log_noise = self.log_noise - math.log(scale)
+        return self._with_log_noise(self.log_noise - math.log(scale))
+
+    def parameters(self) -> dict[str, Array]:
+        return {"noise": self.noise}
+
+    def with_parameters(self, values: Mapping[str, float]) -> "Gaussian":
+        noise = float(values["noise"])
+        if not noise > 0:
+            raise ValueError(f"`noise` must be positive; got {noise:g}.")
+        return self._with_log_noise(jnp.log(noise))
+
+    def at_start(self) -> "Gaussian":
+        # The constant fit calls everything noise; half of it is left for the function.
+        if self.fixed:
+            return self
+        return self._with_log_noise(self.log_noise - jnp.log(2.0))
+
+    def _with_log_noise(self, log_noise: Array) -> "Gaussian":
         return eqx.tree_at(lambda lik: lik.log_noise, self, log_noise)
 
     def log_prob(self, y: Array, f: Array) -> Array:
@@ -83,6 +103,16 @@ class Gaussian(AbstractLikelihood):
         std = np.sqrt(var[0] + float(self.noise) ** 2)
         return scipy.special.ndtr((y - mean[0]) / std)
 
+    def predictive_crps(
+        self, y: np.ndarray, mean: np.ndarray, var: np.ndarray
+    ) -> np.ndarray:
+        """std (z (2 Phi(z) - 1) + 2 phi(z) - 1 / sqrt(pi)), z = (y - mean) / std."""
+        std = np.sqrt(var[0] + float(self.noise) ** 2)
+        z = (y - mean[0]) / std
+        density = np.exp(-0.5 * z**2) / math.sqrt(2.0 * math.pi)
+        spread = z * (2.0 * scipy.special.ndtr(z) - 1.0) + 2.0 * density
+        return std * (spread - 1.0 / math.sqrt(math.pi))
+
     def sample(self, rng: np.random.Generator, f: np.ndarray) -> np.ndarray:
         return f[0] + float(self.noise) * rng.standard_normal(f[0].shape)
 
@@ -98,8 +128,7 @@ class Gaussian(AbstractLikelihood):
     def constant_fit(self, y: np.ndarray) -> tuple["Gaussian", np.ndarray]:
         fitted = self
         if not self.fixed:
-            log_noise = jnp.log(jnp.asarray(np.std(y)))
-            fitted = eqx.tree_at(lambda lik: lik.log_noise, self, log_noise)
+            fitted = self._with_log_noise(jnp.log(jnp.asarray(np.std(y))))
         return fitted, self.moment_fit(y)
 
 

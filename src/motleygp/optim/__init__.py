@@ -1,23 +1,30 @@
 """Optimisers: training schemes, natural gradients, variational optimisation."""
 
-from motleygp.optim._factor import factor_descent as factor_descent
+from motleygp.optim._descents import Descent as Descent, descent as descent
+from motleygp.optim._factor import FactorDescent as FactorDescent
 from motleygp.optim._full_variational import (
-    FullVariationalState as FullVariationalState,
+    FullVariational as FullVariational,
     GaussianGradients as GaussianGradients,
     exact_hessian as exact_hessian,
-    full_variational as full_variational,
     gauss_newton as gauss_newton,
 )
 from motleygp.optim._natgrad import (
     Guard as Guard,
-    NatGradInfo as NatGradInfo,
     NatGradState as NatGradState,
     NaturalGradient as NaturalGradient,
-    natural_gradient as natural_gradient,
 )
-from motleygp.optim._point import point as point
+from motleygp.optim._point import Point as Point
+from motleygp.optim._q import AbstractQOptimiser as AbstractQOptimiser, QInfo as QInfo
+from motleygp.optim._schedules import (
+    AbstractSchedule as AbstractSchedule,
+    OptaxSchedule as OptaxSchedule,
+    Rate as Rate,
+    RunningMeanRate as RunningMeanRate,
+    schedule as schedule,
+)
 from motleygp.optim._schemes import (
     BY_NAME as BY_NAME,
+    PAPER_UNITS as PAPER_UNITS,
     Scheme as Scheme,
     adam as adam,
     fng as fng,
@@ -26,13 +33,12 @@ from motleygp.optim._schemes import (
     paper_initial_p as paper_initial_p,
     sgd as sgd,
 )
-from motleygp.optim._variational import (
-    VariationalOptimiser as VariationalOptimiser,
-    VariationalState as VariationalState,
+from motleygp.optim._theta import (
+    AbstractDiagonal as AbstractDiagonal,
+    AbstractThetaOptimiser as AbstractThetaOptimiser,
+    ByName as ByName,
+    ThetaState as ThetaState,
     retract as retract,
-    variational as variational,
 )
-from motleygp.optim._variational_adam import (
-    VariationalAdamState as VariationalAdamState,
-    variational_adam as variational_adam,
-)
+from motleygp.optim._variational import Variational as Variational
+from motleygp.optim._variational_adam import VariationalAdam as VariationalAdam

@@ -1,7 +1,9 @@
-"""What the optimisers refuse. Schedules and traced numbers pass unseen."""
+"""Checks of the optimisers' arguments. Schedules and traced numbers pass unseen."""
 
 import math
 import numbers
+from collections.abc import Sequence
+from types import FunctionType
 from typing import Any
 
 
@@ -9,26 +11,46 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, numbers.Real)
 
 
+def _check_data(name: str, value: Any) -> None:
+    """Refuse a plain function, which can neither be compared nor saved."""
+    if isinstance(value, FunctionType):
+        raise ValueError(
+            f"`{name}` must be a number or a schedule, which is data: see "
+            "`optim.schedule` and `optim.AbstractSchedule`; got the function "
+            f"{value.__name__!r}."
+        )
+
+
+def check_known(name: str, value: str, known: Sequence[str]) -> None:
+    """Refuse a name that is not among the known ones."""
+    if value not in known:
+        raise ValueError(f"`{name}` must be one of {', '.join(known)}; got {value!r}.")
+
+
 def check_positive(name: str, value: Any) -> None:
     """Refuse a number that is not finite or not above 0."""
+    _check_data(name, value)
     if _is_number(value) and not (value > 0 and math.isfinite(value)):
         raise ValueError(f"`{name}` must be above 0 and finite; got {value}.")
 
 
 def check_not_negative(name: str, value: Any) -> None:
     """Refuse a number that is not finite or below 0."""
+    _check_data(name, value)
     if _is_number(value) and not (value >= 0 and math.isfinite(value)):
         raise ValueError(f"`{name}` must be at least 0 and finite; got {value}.")
 
 
 def check_share(name: str, value: Any) -> None:
     """Refuse a number outside [0, 1]."""
+    _check_data(name, value)
     if _is_number(value) and not 0 <= value <= 1:
         raise ValueError(f"`{name}` must be between 0 and 1; got {value}.")
 
 
 def check_momentum(value: Any) -> None:
     """Refuse a momentum outside [0, 1)."""
+    _check_data("momentum", value)
     if _is_number(value) and not 0 <= value < 1:
         raise ValueError(f"`momentum` must be at least 0 and below 1; got {value}.")
 

@@ -1,48 +1,57 @@
-"""q(u) by any optax optimiser, on its mean and its covariance's Cholesky factor."""
+"""q(u) by an optimiser of optax, on its mean and its covariance's Cholesky factor."""
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 from jaxtyping import Array, Float, Int
 
 from motleygp._types import Scalar
-from motleygp.inference.objective import NaturalTerms
-from motleygp.inference.posterior import Posterior, from_factor
+from motleygp.inference.posterior import NaturalTerms, Posterior, from_factor
 from motleygp.numerics.linalg import cholesky
-from motleygp.optim._natgrad import NatGradInfo, NaturalGradient
+from motleygp.optim._descents import Descent
+from motleygp.optim._q import AbstractQOptimiser, QInfo
 
 
 class FactorState(NamedTuple):
-    """The lower factors C of V = C C^T, and the optimiser's own state."""
+    """The lower factors C of V = C C^T, and optax's own state."""
 
     factor: Float[Array, "G M M"]
     inner: Any
 
 
-def factor_descent(optimiser: optax.GradientTransformation) -> NaturalGradient:
+class FactorDescent(AbstractQOptimiser):
     """Descent on (m, C) with V = C C^T, F being minus the bound:
 
-    dF/dC = 2 dF/dV C = (T - V^-1) C = T C - C^-T, its lower half, T the target.
+        dF/dC = 2 dF/dV C = (T - V^-1) C = T C - C^-T, its lower half, T the target.
+
+    **Arguments:**
+
+    - `descent`: the optimiser, as `descent("adam", 0.01)` gives it.
     """
 
-    def init(q: Posterior) -> FactorState:
+    name: ClassVar[str] = "factor_descent"
+
+    descent: Descent
+
+    def init(self, q: Posterior) -> FactorState:
         factor = jnp.stack([cholesky(cov) for cov in q.cov()])
-        return FactorState(factor, optimiser.init((q.mean, factor)))
+        inner = self.descent.transformation().init((q.mean, factor))
+        return FactorState(factor, inner)
 
     def update(
+        self,
         terms: NaturalTerms,
         state: FactorState,
         q: Posterior,
         pace: Scalar | float = 1.0,
-    ) -> tuple[Posterior, FactorState, NatGradInfo]:
+    ) -> tuple[Posterior, FactorState, QInfo]:
         factor = state.factor
         diagonal = jnp.diagonal(factor, axis1=-2, axis2=-1)
         # The lower half of C^-T is its diagonal.
         log_det = jnp.eye(factor.shape[-1]) / diagonal[:, None, :]
         in_factor = jnp.tril(terms.target @ factor) - log_det
-        moves, inner = optimiser.update(
+        moves, inner = self.descent.transformation().update(
             (terms.gradient, in_factor), state.inner, (q.mean, factor)
         )
         mean, factor = jax.tree.map(
@@ -50,13 +59,11 @@ def factor_descent(optimiser: optax.GradientTransformation) -> NaturalGradient:
         )
         return from_factor(mean, factor), FactorState(factor, inner), _info(pace)
 
-    return NaturalGradient(init, update)
 
-
-def _info(pace: Scalar | float) -> NatGradInfo:
+def _info(pace: Scalar | float) -> QInfo:
     """Nothing guards these steps, so there is nothing to count."""
     none: Int[Array, ""] = jnp.zeros((), int)
-    return NatGradInfo(
+    return QInfo(
         step_size=jnp.asarray(pace, float),
         shrinks=none,
         refused=none,

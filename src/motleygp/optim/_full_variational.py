@@ -1,6 +1,6 @@
 """Variational optimisation with a full covariance, for small problems."""
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,12 +14,15 @@ from jaxtyping import Array, Float, Int, PyTree
 from motleygp._types import RandomKey, Scalar
 from motleygp.numerics.linalg import cholesky, inverse_lower
 from motleygp.optim import _checks
-from motleygp.optim._schedule import Schedule, at
-from motleygp.optim._variational import (
-    VariationalOptimiser,
+from motleygp.optim._schedules import Rate, at
+from motleygp.optim._theta import (
+    AbstractThetaOptimiser,
+    PriorMean,
+    ThetaState,
     as_floats,
     centre_of,
-    recovered,
+    first_state,
+    next_state,
 )
 
 
@@ -33,22 +36,15 @@ class GaussianGradients(NamedTuple):
     cov: Float[Array, "D D"]
 
 
-class FullVariationalState(NamedTuple):
-    """q(theta) = N(mean, precision^-1), and what momentum and refusals need.
+class Full(NamedTuple):
+    """The spread of q(theta) = N(mean, precision^-1), and a count of refusals.
 
     `half` is the inverse of the precision's lower factor, so Sigma = half^T half.
-    `previous` is the mean one step ago and `centre` the mean of the prior p(theta).
-    `length` scales the next step of the mean; `retract` shortens it. `refused` counts
-    the steps that were not taken in full: see `full_variational`.
+    `refused` counts the steps that were not taken in full: see `FullVariational`.
     """
 
-    num_steps: Int[Array, ""]
-    mean: PyTree
-    previous: PyTree
     precision: Float[Array, "D D"]
     half: Float[Array, "D D"]
-    centre: PyTree
-    length: Scalar
     refused: Int[Array, ""]
 
     @property
@@ -57,15 +53,7 @@ class FullVariationalState(NamedTuple):
         return self.half.T @ self.half
 
 
-def full_variational(
-    step_size: float | Schedule,
-    *,
-    momentum: float | Schedule = 0.0,
-    precision_step: float | Schedule | None = None,
-    prior_precision: float | None = 1.0,
-    prior_mean: Literal["zero", "initial"] = "zero",
-    initial_precision: float | Float[Array, "D D"] = 1.0,
-) -> VariationalOptimiser:
+class FullVariational(AbstractThetaOptimiser):
     """Mirror descent on q(theta) = N(mu, Sigma), F = E_q[loss] + KL[q || p].
 
         Sigma'^-1 = Sigma^-1 + 2 alpha_Sigma dF/dSigma
@@ -78,87 +66,85 @@ def full_variational(
 
     Negative curvature can carry the precision out of the positive-definite cone. That
     step of the precision is refused: the old one stays, the mean moves by it, and
-    `state.refused` counts one more. A step with gradients that are not finite leaves
+    `state.inner.refused` counts one more. A step whose gradients are not finite leaves
     q as it was, and is counted too.
 
     **Arguments:**
 
-    - `step_size`, `momentum`: alpha_mu and gamma, numbers or functions of the step
-      count.
-    - `precision_step`: alpha_Sigma, where it is not to be alpha_mu.
-    - `prior_precision`: lambda; `None` leaves the KL out, and 0 is a flat prior, with
-      the entropy of q in the objective still.
-    - `prior_mean`: c, zero or the theta that `init` gets.
+    - `step_size`, `momentum`: alpha_mu and gamma, numbers or schedules.
+    - `precision_step`: alpha_Sigma, where it is not alpha_mu.
+    - `prior_precision`: lambda; `None` leaves the KL out, and 0 is a flat prior, which
+      keeps the entropy of q in the objective.
+    - `prior_mean`: c, "zero" or "initial", the theta that `init` gets.
     - `initial_precision`: Sigma^-1 at the start, a matrix, or a number times I.
     """
-    _checks.check_positive("step_size", step_size)
-    _checks.check_not_negative("precision_step", precision_step)
-    _checks.check_momentum(momentum)
-    _checks.check_not_negative("prior_precision", prior_precision)
-    _checks.check_prior_mean(prior_mean)
-    _checks.check_positive("initial_precision", initial_precision)
 
-    def init(theta: PyTree) -> FullVariationalState:
+    name: ClassVar[str] = "full_variational"
+
+    step_size: Rate
+    momentum: Rate = 0.0
+    precision_step: Rate | None = None
+    prior_precision: float | None = 1.0
+    prior_mean: PriorMean = "zero"
+    initial_precision: float | Float[Array, "D D"] = 1.0
+
+    def __check_init__(self) -> None:
+        _checks.check_positive("step_size", self.step_size)
+        _checks.check_not_negative("precision_step", self.precision_step)
+        _checks.check_momentum(self.momentum)
+        _checks.check_not_negative("prior_precision", self.prior_precision)
+        _checks.check_prior_mean(self.prior_mean)
+        _checks.check_positive("initial_precision", self.initial_precision)
+
+    def init(self, theta: PyTree) -> ThetaState:
         theta = as_floats(theta)
         size = ravel_pytree(theta)[0].size
-        precision = _matrix(initial_precision, size)
-        return FullVariationalState(
-            num_steps=jnp.zeros((), int),
-            mean=theta,
-            previous=theta,
-            precision=precision,
-            half=_inverse_factor(precision),
-            centre=centre_of(theta, prior_mean),
-            length=jnp.ones(()),
-            refused=jnp.zeros((), int),
-        )
+        precision = _matrix(self.initial_precision, size)
+        inner = Full(precision, _inverse_factor(precision), jnp.zeros((), int))
+        return first_state(theta, centre_of(theta, self.prior_mean), inner)
 
-    def sample(
-        key: RandomKey, state: FullVariationalState, num_samples: int = 1
-    ) -> PyTree:
+    def sample(self, key: RandomKey, state: ThetaState, num_samples: int = 1) -> PyTree:
         _checks.check_positive("num_samples", num_samples)
         mean, unravel = ravel_pytree(state.mean)
         noise = jr.normal(key, (num_samples, mean.size), mean.dtype)
-        return jax.vmap(unravel)(mean + noise @ state.half)
+        return jax.vmap(unravel)(mean + noise @ state.inner.half)
 
     def update(
+        self,
         gradients: GaussianGradients,
-        state: FullVariationalState,
+        state: ThetaState,
         pace: Scalar | float = 1.0,
-    ) -> FullVariationalState:
-        alpha = at(step_size, state.num_steps)
-        rho = alpha if precision_step is None else at(precision_step, state.num_steps)
-        gamma = at(momentum, state.num_steps)
+    ) -> ThetaState:
+        alpha = at(self.step_size, state.num_steps)
+        rho = alpha
+        if self.precision_step is not None:
+            rho = at(self.precision_step, state.num_steps)
+        gamma = at(self.momentum, state.num_steps)
         mean, unravel = ravel_pytree(state.mean)
+        old: Full = state.inner
         travelled = mean - ravel_pytree(state.previous)[0]
         in_mean, in_cov = ravel_pytree(gradients.mean)[0], gradients.cov
-        if prior_precision is not None:
-            in_mean = in_mean + prior_precision * (mean - ravel_pytree(state.centre)[0])
-            identity = jnp.eye(mean.size)
-            in_cov = in_cov + 0.5 * (prior_precision * identity - state.precision)
+        if self.prior_precision is not None:
+            lam = self.prior_precision
+            in_mean = in_mean + lam * (mean - ravel_pytree(state.centre)[0])
+            in_cov = in_cov + 0.5 * (lam * jnp.eye(mean.size) - old.precision)
 
         # Rounding must not make the precision drift away from symmetry.
-        wanted = state.precision + rho * (in_cov + in_cov.T)
+        wanted = old.precision + rho * (in_cov + in_cov.T)
         half = _inverse_factor(wanted)
         inside = jnp.all(jnp.isfinite(half))
-        precision = jnp.where(inside, wanted, state.precision)
-        half = jnp.where(inside, half, state.half)
+        precision = jnp.where(inside, wanted, old.precision)
+        half = jnp.where(inside, half, old.half)
 
-        push = gamma * (state.precision @ travelled) - pace * alpha * in_mean
+        push = gamma * (old.precision @ travelled) - pace * alpha * in_mean
         moved = mean + state.length * ((half @ push) @ half)
         finite = jnp.all(jnp.isfinite(moved)) & jnp.all(jnp.isfinite(in_cov))
-        return FullVariationalState(
-            num_steps=state.num_steps + 1,
-            mean=unravel(jnp.where(finite, moved, mean)),
-            previous=state.mean,
-            precision=jnp.where(finite, precision, state.precision),
-            half=jnp.where(finite, half, state.half),
-            centre=state.centre,
-            length=recovered(state.length),
-            refused=state.refused + ~(inside & finite),
+        inner = Full(
+            jnp.where(finite, precision, old.precision),
+            jnp.where(finite, half, old.half),
+            old.refused + ~(inside & finite),
         )
-
-    return VariationalOptimiser(init, sample, update)
+        return next_state(state, unravel(jnp.where(finite, moved, mean)), inner)
 
 
 def gauss_newton(gradients: PyTree) -> GaussianGradients:

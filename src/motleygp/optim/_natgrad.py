@@ -1,25 +1,26 @@
 """The natural-gradient step on q(u), with natural momentum and a guard."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from motleygp._types import Scalar
-from motleygp.inference.objective import NaturalTerms
-from motleygp.inference.posterior import Posterior, group_divergence
+from motleygp.inference.posterior import NaturalTerms, Posterior, group_divergence
+from motleygp.named import Named
 from motleygp.numerics.linalg import cholesky, inverse_lower, over_groups
 from motleygp.optim import _checks
-from motleygp.optim._schedule import Schedule, at
+from motleygp.optim._q import AbstractQOptimiser, QInfo
+from motleygp.optim._schedules import Rate, at
 
 # A slope of less than this many nats is rounding, not overshoot.
 _NEGLIGIBLE = 1e-9
 
 
-class Guard(NamedTuple):
-    """What a step may do; `None` in its place lets every step through.
+class Guard(Named):
+    """The limits of a step; `None` in its place lets every step through.
 
     **Within a step**, each group on its own: the new precision must be positive
     definite and KL[q_new || q_old] at most `radius` nats per inducing value. A step
@@ -33,6 +34,9 @@ class Guard(NamedTuple):
 
     A shortened length grows by `recovery` per quiet step, up to the full one.
     """
+
+    kind: ClassVar[str] = "guard"
+    name: ClassVar[str] = "guard"
 
     radius: float = 2.0
     max_shrinks: int = 12
@@ -53,41 +57,7 @@ class NatGradState(NamedTuple):
     length: Float[Array, " G"]
 
 
-class NatGradInfo(NamedTuple):
-    """What a step did: the lengths it took, and how often it was cut.
-
-    `shrinks` and `refused` count over the groups; `overshot` says that the step before
-    this one went too far; `divergence` is KL[q_new || q_old] summed over the groups.
-    """
-
-    step_size: Scalar
-    shrinks: Int[Array, ""]
-    refused: Int[Array, ""]
-    overshot: Bool[Array, ""]
-    divergence: Scalar
-
-
-class NaturalGradient(NamedTuple):
-    """A pair of pure functions, in optax's manner.
-
-    `update` returns the new q itself, not something to add to the old one: a step adds
-    to the natural parameters, where a sum of moments means nothing. Its last argument,
-    the pace, scales the step.
-    """
-
-    init: Callable[[Posterior], Any]
-    update: Callable[
-        ...,  # NaturalTerms, state, Posterior, pace
-        tuple[Posterior, Any, NatGradInfo],
-    ]
-
-
-def natural_gradient(
-    step_size: float | Schedule,
-    *,
-    momentum: float | Schedule = 0.0,
-    guard: Guard | None = _DEFAULT_GUARD,
-) -> NaturalGradient:
+class NaturalGradient(AbstractQOptimiser):
     """Mirror descent on q(u) with natural momentum, F being minus the bound.
 
         V'^-1 = V^-1 + 2 b dF/dV
@@ -95,31 +65,40 @@ def natural_gradient(
 
     **Arguments:**
 
-    - `step_size`: b (the paper's beta), or a function of the step count.
+    - `step_size`: b (the paper's beta), a number or a schedule.
     - `momentum`: u (the paper's upsilon), likewise.
-    - `guard`: what a step may do; `None` for the formulas alone.
+    - `guard`: the limits of a step; `None` for the formulas alone.
     """
-    _checks.check_positive("step_size", step_size)
-    _checks.check_momentum(momentum)
 
-    def init(q: Posterior) -> NatGradState:
-        num_groups = q.mean.shape[0]
+    name: ClassVar[str] = "natural_gradient"
+
+    step_size: Rate
+    momentum: Rate = 0.0
+    guard: Guard | None = _DEFAULT_GUARD
+
+    def __check_init__(self) -> None:
+        _checks.check_positive("step_size", self.step_size)
+        _checks.check_momentum(self.momentum)
+
+    def init(self, q: Posterior) -> NatGradState:
         return NatGradState(
             num_steps=jnp.zeros((), int),
             previous_mean=q.mean,
             slope=jnp.zeros(()),
             joint_length=jnp.ones(()),
-            length=jnp.ones(num_groups),
+            length=jnp.ones(q.mean.shape[0]),
         )
 
     def update(
+        self,
         terms: NaturalTerms,
         state: NatGradState,
         q: Posterior,
         pace: Scalar | float = 1.0,
-    ) -> tuple[Posterior, NatGradState, NatGradInfo]:
-        beta = pace * at(step_size, state.num_steps)
-        upsilon = at(momentum, state.num_steps)
+    ) -> tuple[Posterior, NatGradState, QInfo]:
+        guard = self.guard
+        beta = pace * at(self.step_size, state.num_steps)
+        upsilon = at(self.momentum, state.num_steps)
         joint, overshot = state.joint_length, jnp.zeros((), bool)
         if guard is not None:
             after = jnp.sum(terms.gradient * (q.mean - state.previous_mean))
@@ -129,19 +108,18 @@ def natural_gradient(
             joint = jnp.minimum(joint, 1.0)
             upsilon = jnp.where(overshot, 0.0, upsilon)
         num_groups = q.mean.shape[0]
-        spread = lambda s: jnp.broadcast_to(s, (num_groups,))  # noqa: E731
         step = over_groups(
             _guarded(guard),
             q,
             terms,
             state.previous_mean,
             state.length,
-            spread(beta * joint),
-            spread(upsilon),
+            jnp.broadcast_to(beta * joint, (num_groups,)),
+            jnp.broadcast_to(upsilon, (num_groups,)),
         )
         slope = jnp.sum(terms.gradient * (step.q.mean - q.mean))
         new_state = NatGradState(state.num_steps + 1, q.mean, slope, joint, step.length)
-        info = NatGradInfo(
+        info = QInfo(
             step_size=jnp.mean(step.taken),
             shrinks=jnp.sum(step.shrinks),
             refused=jnp.sum(step.refused),
@@ -149,8 +127,6 @@ def natural_gradient(
             divergence=jnp.sum(step.divergence),
         )
         return step.q, new_state, info
-
-    return NaturalGradient(init, update)
 
 
 class _GroupStep(NamedTuple):

@@ -1,39 +1,42 @@
-"""theta by any optax optimiser: a q(theta) that is a point."""
+"""theta by an optimiser of optax: a q(theta) that is a point."""
 
-from typing import Any, NamedTuple
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
-import optax
 from jaxtyping import PyTree
 
 from motleygp._types import RandomKey, Scalar
-from motleygp.optim._variational import (
+from motleygp.optim._descents import Descent
+from motleygp.optim._theta import (
+    AbstractThetaOptimiser,
     Leaves,
-    VariationalOptimiser,
+    ThetaState,
+    first_state,
     leaves,
-    recovered,
+    next_state,
 )
 
 
-class PointState(NamedTuple):
-    """theta, theta one step ago, and the optimiser's own state."""
+class Point(AbstractThetaOptimiser):
+    """An optimiser of optax with the interface of `Variational`: a draw is its mean.
 
-    mean: PyTree
-    previous: PyTree
-    length: Scalar
-    inner: Any
+    **Arguments:**
 
+    - `descent`: the optimiser, as `descent("adam", 0.01)` gives it.
+    - `units`: the optimiser moves theta * units.
+    """
 
-def point(
-    optimiser: optax.GradientTransformation, *, units: Leaves = 1.0
-) -> VariationalOptimiser:
-    """An optax optimiser in the clothes of `variational`: its draws are its mean."""
+    name: ClassVar[str] = "point"
 
-    def init(theta: PyTree) -> PointState:
-        return PointState(theta, theta, jnp.ones(()), optimiser.init(theta))
+    descent: Descent
+    units: Leaves = 1.0
 
-    def sample(key: RandomKey, state: PointState, num_samples: int = 1) -> PyTree:
+    def init(self, theta: PyTree) -> ThetaState:
+        inner = self.descent.transformation().init(theta)
+        return first_state(theta, None, inner)
+
+    def sample(self, key: RandomKey, state: ThetaState, num_samples: int = 1) -> PyTree:
         del key
         return jax.tree.map(
             lambda leaf: jnp.broadcast_to(leaf, (num_samples, *jnp.shape(leaf))),
@@ -41,17 +44,17 @@ def point(
         )
 
     def update(
-        gradients: PyTree, state: PointState, pace: Scalar | float = 1.0
-    ) -> PointState:
-        scale = leaves(units, state.mean)
+        self, gradients: PyTree, state: ThetaState, pace: Scalar | float = 1.0
+    ) -> ThetaState:
+        scale = leaves(self.units, state.mean)
         mean = jax.tree.map(lambda g, u: jnp.mean(g, axis=0) / u, gradients, scale)
-        moves, inner = optimiser.update(mean, state.inner, state.mean)
+        moves, inner = self.descent.transformation().update(
+            mean, state.inner, state.mean
+        )
         new = jax.tree.map(
             lambda leaf, move, unit: leaf + pace * state.length * move / unit,
             state.mean,
             moves,
             scale,
         )
-        return PointState(new, state.mean, recovered(state.length), inner)
-
-    return VariationalOptimiser(init, sample, update)
+        return next_state(state, new, inner)

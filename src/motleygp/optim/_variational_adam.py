@@ -1,55 +1,37 @@
 """Variational optimisation in Adam's shape."""
 
-from typing import Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int, PyTree
+from jaxtyping import PyTree
 
 from motleygp._types import Scalar
 from motleygp.optim import _checks
-from motleygp.optim._schedule import Schedule, at
-from motleygp.optim._variational import (
-    Leaves,
-    VariationalOptimiser,
+from motleygp.optim._schedules import Rate, at
+from motleygp.optim._theta import (
+    AbstractDiagonal,
+    ThetaState,
     as_floats,
+    averaged,
     centre_of,
-    check_diagonal,
-    diagonal_sampler,
-    diagonal_std,
+    divisor,
+    first_state,
+    force_on,
     leaves,
-    recovered,
+    next_state,
 )
 
 
-class VariationalAdamState(NamedTuple):
-    """q(theta) = N(mean, 1 / (p + lambda_1)), and the running average of gradients.
+class DiagonalAverage(NamedTuple):
+    """p of each leaf, where sigma^2 = 1 / (p + lambda_1), and the average gradient."""
 
-    `previous` is the mean one step ago and `centre` the mean of the prior p(theta).
-    `length` scales the next step of the mean; `retract` shortens it.
-    """
-
-    num_steps: Int[Array, ""]
-    mean: PyTree
-    previous: PyTree
-    average: PyTree
     p: PyTree
-    centre: PyTree
-    length: Scalar
+    average: PyTree
 
 
-def variational_adam(
-    step_size: float | Schedule,
-    *,
-    momentum: float = 0.9,
-    precision_step: float = 0.001,
-    prior_precision: Leaves = 1.0,
-    prior_mean: Literal["zero", "initial"] = "zero",
-    initial_p: float = 1000.0,
-    bias_correction: bool = True,
-    max_std: float | None = None,
-    units: Leaves = 1.0,
-) -> VariationalOptimiser:
+class VariationalAdam(AbstractDiagonal):
     """The scheme of the paper's published code, which differs from the paper's own.
 
         m' = gamma m + (1 - gamma) (E[g] + lambda_1 (mu - c))
@@ -57,84 +39,74 @@ def variational_adam(
         mu' = mu - alpha b m' / (sqrt(p') + lambda_1),
         b = sqrt(1 - (1 - rho)^t) / (1 - gamma^t)
 
-    at step t = 1, 2, ..., with g the loss's gradients at draws from q(theta). Momentum
+    at step t = 1, 2, ..., with g the loss's gradient at draws from q(theta). Momentum
     is an average of gradients, not of steps, and p has a rate of its own. b is Adam's
     correction for averages that start at zero. p starts at `initial_p` instead, so b
-    does not correct it: it makes the first steps short (by sqrt(rho), about 0.03) and
-    lets them grow over about 1 / rho of them.
+    does not correct it: it makes the first steps short (by sqrt(rho), about 0.03), and
+    they grow over about 1 / rho steps.
 
     **Arguments:**
 
-    - `step_size`: alpha, a number or a function of the step count.
+    - `step_size`: alpha, a number or a schedule.
     - `momentum`, `precision_step`: gamma and rho.
-    - `prior_precision`: lambda_1, one number or one per leaf.
-    - `prior_mean`: c, zero or the theta that `init` gets.
-    - `initial_p`: p at the start, the published code's `s_ini`.
     - `bias_correction`: `False` puts b = 1.
-    - `max_std`, `units`: as in `variational`.
+    - `initial_p`: p at the start, the published code's `s_ini`.
+    - `prior_precision`, `prior_mean`, `max_std`, `units`: see `AbstractDiagonal`.
     """
-    _checks.check_positive("step_size", step_size)
-    _checks.check_momentum(momentum)
-    _checks.check_share("precision_step", precision_step)
-    _checks.check_not_negative("initial_p", initial_p)
-    check_diagonal(prior_precision, prior_mean, initial_p, max_std, units)
-    if bias_correction:
-        # A p that never moves has no start to correct for: b would be 0 for ever.
-        _checks.check_positive("precision_step", precision_step)
 
-    def init(theta: PyTree) -> VariationalAdamState:
+    name: ClassVar[str] = "variational_adam"
+
+    step_size: Rate
+    momentum: float = 0.9
+    precision_step: float = 0.001
+    bias_correction: bool = True
+    initial_p: float = eqx.field(default=1000.0, kw_only=True)
+
+    def __check_init__(self) -> None:
+        _checks.check_positive("step_size", self.step_size)
+        _checks.check_momentum(self.momentum)
+        _checks.check_share("precision_step", self.precision_step)
+        _checks.check_not_negative("initial_p", self.initial_p)
+        self.check_spread()
+        if self.bias_correction:
+            # A p that never moves has no start to correct for: b would stay 0.
+            _checks.check_positive("precision_step", self.precision_step)
+
+    def init(self, theta: PyTree) -> ThetaState:
         theta = as_floats(theta)
-        return VariationalAdamState(
-            num_steps=jnp.zeros((), int),
-            mean=theta,
-            previous=theta,
-            average=jax.tree.map(jnp.zeros_like, theta),
-            p=jax.tree.map(lambda t: jnp.full_like(t, initial_p), theta),
-            centre=centre_of(theta, prior_mean),
-            length=jnp.ones(()),
+        inner = DiagonalAverage(
+            self.first_p(theta), jax.tree.map(jnp.zeros_like, theta)
         )
+        return first_state(theta, centre_of(theta, self.prior_mean), inner)
 
     def update(
-        gradients: PyTree, state: VariationalAdamState, pace: Scalar | float = 1.0
-    ) -> VariationalAdamState:
-        alpha = pace * at(step_size, state.num_steps)
-        if bias_correction:
+        self, gradients: PyTree, state: ThetaState, pace: Scalar | float = 1.0
+    ) -> ThetaState:
+        gamma, rho = self.momentum, self.precision_step
+        alpha = pace * at(self.step_size, state.num_steps)
+        if self.bias_correction:
             t = state.num_steps + 1
-            alpha *= jnp.sqrt(1.0 - (1.0 - precision_step) ** t) / (1.0 - momentum**t)
+            alpha *= jnp.sqrt(1.0 - (1.0 - rho) ** t) / (1.0 - gamma**t)
 
-        def one_leaf(g, mean, average, p, centre, lam, unit):
+        def one_leaf(g, mean, average, p, centre, lam, unit) -> tuple[Any, Any, Any]:
             g = g / unit
-            force = jnp.mean(g, axis=0) + lam * unit * (mean - centre)
-            new_average = momentum * average + (1.0 - momentum) * force
-            new_p = (1.0 - precision_step) * p + precision_step * jnp.mean(g**2, axis=0)
-            # Nothing pushes a leaf whose denominator is zero: it stays.
-            weight = jnp.sqrt(new_p) + lam
-            weight = jnp.where(weight > 0.0, weight, jnp.inf)
-            step = alpha * new_average / (weight * unit)
+            force = force_on(g, mean, centre, lam, unit)
+            new_average = gamma * average + (1.0 - gamma) * force
+            new_p = averaged(p, g, rho)
+            step = alpha * new_average / (divisor(jnp.sqrt(new_p), lam) * unit)
             return mean - state.length * step, new_average, new_p
 
         moved = jax.tree.map(
             one_leaf,
             gradients,
             state.mean,
-            state.average,
-            state.p,
+            state.inner.average,
+            state.inner.p,
             state.centre,
-            leaves(prior_precision, state.mean),
-            leaves(units, state.mean),
+            leaves(self.prior_precision, state.mean),
+            leaves(self.units, state.mean),
         )
         mean, average, p = jax.tree.transpose(
             jax.tree.structure(state.mean), jax.tree.structure((0, 0, 0)), moved
         )
-        return VariationalAdamState(
-            num_steps=state.num_steps + 1,
-            mean=mean,
-            previous=state.mean,
-            average=average,
-            p=p,
-            centre=state.centre,
-            length=recovered(state.length),
-        )
-
-    std = diagonal_std(prior_precision, units, max_std)
-    return VariationalOptimiser(init, diagonal_sampler(std), update, std)
+        return next_state(state, mean, DiagonalAverage(p, average))

@@ -3,7 +3,6 @@
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
-from motleygp.likelihoods import Bernoulli
 from motleygp.plotting._style import (
     BLUE,
     REFERENCE,
@@ -34,9 +33,9 @@ def reliability_curve(
     are right; the dashed line is where they are equal.
     """
     likelihood = predictive.likelihood
-    if not isinstance(likelihood, Bernoulli):
+    if not likelihood.binary:
         raise ValueError(
-            f"`predictive` must be of a bernoulli output; got {likelihood.name}."
+            f"`predictive` must belong to a binary output; got {likelihood.name}."
         )
     predicted, observed, low, high = reliability_shares(predictive, y, bins)
     ax.vlines(predicted, low, high, color=REFERENCE_BAND, linewidth=6.0, zorder=1)

@@ -8,7 +8,6 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 
-from motleygp.likelihoods import Bernoulli
 from motleygp.plotting._style import BAND_ALPHA, DATA, limit_to_shares
 from motleygp.prediction.diagrams import crossed
 from motleygp.prediction.predictive import AbstractPredictive
@@ -47,7 +46,7 @@ def predictive_curve(
         )
     order = np.argsort(x)
     x, predictive = x[order], predictive[order]
-    binary = isinstance(predictive.likelihood, Bernoulli)
+    binary = predictive.likelihood.binary
     stepped = predictive.likelihood.discrete and not binary
     (line,) = ax.plot(x, predictive.mean, label=label, zorder=3)
     if binary:
@@ -138,7 +137,7 @@ def partial_dependence(
     low, high = np.quantile(means, _SPREAD, axis=1)
     ax.fill_between(values, low, high, color=line.get_color(), alpha=BAND_ALPHA, lw=0)
     ax.set_xlabel(names[place])
-    if isinstance(predictive.likelihood, Bernoulli):
+    if predictive.likelihood.binary:
         limit_to_shares(ax)
         ax.set_ylabel(f"probability of {output}")
     else:

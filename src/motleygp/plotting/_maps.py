@@ -8,7 +8,6 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.tri import Triangulation
 
-from motleygp.likelihoods import Bernoulli
 from motleygp.prediction.predictive import AbstractPredictive
 from motleygp.tables import frames
 
@@ -44,7 +43,7 @@ def predictive_map(
     norm = Normalize()
     if what == "std":
         values, label = predictive.std, "standard deviation"
-    elif isinstance(predictive.likelihood, Bernoulli):
+    elif predictive.likelihood.binary:
         values, label = predictive.mean, "probability of 1"
         # Maps of probabilities are compared, so their colours always mean the same.
         norm = Normalize(0.0, 1.0)

@@ -1,4 +1,4 @@
-"""A fitted model at new inputs: marginals, conditionals, draws of f and of theta."""
+"""The functions of a model at new inputs: marginals, conditionals, draws."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -7,15 +7,14 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
 from motleygp.inference.conditioning import Observed, condition
 from motleygp.inference.joint import draw_functions, row_moments
-from motleygp.inference.model import trainable
+from motleygp.inference.model import Model, trainable
 from motleygp.inference.objective import function_moments
-from motleygp.inference.posterior import unwhiten, whiten
-from motleygp.prediction.predictive import in_chunks
-from motleygp.training.restarts import Fitted
+from motleygp.inference.posterior import Posterior, unwhiten, whiten
+from motleygp.numerics.chunks import in_chunks
 
 # Columns of a group that joint draws may have: their covariances take half a gigabyte.
 MAX_JOINT = 8192
@@ -29,14 +28,14 @@ _whiten, _unwhiten = eqx.filter_jit(whiten), eqx.filter_jit(unwhiten)
 
 
 def moments(
-    fitted: Fitted,
+    model: Model,
+    q: Posterior,
     x: Float[np.ndarray, "N P"],
     observed: Sequence[Observed] = (),
     watch: Watch = iter,
 ) -> Float[np.ndarray, "2 J N"]:
-    """Means and variances of all functions at x, some rows at a time; given what was
+    """Means and variances of all functions at x, some rows at a time; given the outputs
     observed there, each row by itself."""
-    model, q, _ = fitted
     if not observed:
         return in_chunks(
             lambda x: jnp.stack(_function_moments(model, q, x.T)), x.T, watch=watch
@@ -56,10 +55,9 @@ def moments(
 
 
 def draws(
-    fitted: Fitted, x: Float[np.ndarray, "N P"], num: int, seed: int
+    model: Model, q: Posterior, x: Float[np.ndarray, "N P"], num: int, seed: int
 ) -> Float[np.ndarray, "num J N"]:
     """Joint draws of all functions at all rows of x."""
-    model, q, _ = fitted
     most = MAX_JOINT // model.prior.columns_per_row
     if len(x) > most:
         raise ValueError(
@@ -72,22 +70,27 @@ def draws(
 
 
 def draws_of_theta(
-    fitted: Fitted, num: int, seed: int, *, whitened: bool
-) -> Iterator[Fitted]:
-    """The model at draws from q(theta), with the q that the scheme carries: of the
-    whitened variable, or of the inducing values themselves."""
-    model, q, std = fitted
+    model: Model,
+    q: Posterior,
+    std: Sequence[Array],
+    num: int,
+    seed: int,
+    *,
+    whitened: bool,
+) -> Iterator[tuple[Model, Posterior]]:
+    """The model at draws from q(theta), with the q that the scheme carries: that of the
+    whitened variable, or that of the inducing values themselves.
+
+    `std` has the standard deviation of each leaf of theta.
+    """
     theta, fixed = eqx.partition(model, trainable(model))
     leaves, tree = jax.tree.flatten(theta)
-    sigmas = jax.tree.leaves(std)
     rng = np.random.default_rng(seed)
     mean, cov = _unwhiten(model.prior, q)
     for _ in range(num):
         noise = [rng.standard_normal(leaf.shape) for leaf in leaves]
         moved = [
-            leaf + sigma * e
-            for leaf, sigma, e in zip(leaves, sigmas, noise, strict=True)
+            leaf + sigma * e for leaf, sigma, e in zip(leaves, std, noise, strict=True)
         ]
         drawn = eqx.combine(jax.tree.unflatten(tree, moved), fixed)
-        carried = q if whitened else _whiten(drawn.prior, mean, cov)
-        yield Fitted(drawn, carried)
+        yield drawn, q if whitened else _whiten(drawn.prior, mean, cov)

@@ -1,23 +1,56 @@
-"""What a fitted model says of its outputs: correlations, relevance, a summary."""
-
-from collections.abc import Sequence
+"""Inspection of a fitted model: weights, correlations, relevance, a summary."""
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 from rich.table import Table
 
 from motleygp.inference.model import Model
-from motleygp.inference.scaling import Scaling
+from motleygp.prediction.fitted import Fitted
 
 
-def function_names(model: Model, names: Sequence[str]) -> list[str]:
-    """One name per parameter function: the output's, and which parameter it makes."""
+def function_names(fitted: Fitted) -> list[str]:
+    """One name per parameter function: its output, and the parameter it stands for."""
     return [
         f"{name}: {function}"
-        for name, likelihood in zip(names, model.likelihoods, strict=True)
+        for name, likelihood in zip(
+            fitted.outputs, fitted.model.likelihoods, strict=True
+        )
         for function in likelihood.functions
     ]
+
+
+def correlation(fitted: Fitted) -> pd.DataFrame:
+    """`function_correlation` as a frame."""
+    labels = function_names(fitted)
+    values = function_correlation(fitted.model)
+    return pd.DataFrame(values, index=labels, columns=labels)
+
+
+def weights(fitted: Fitted) -> pd.DataFrame:
+    """The weight of each latent process, "u1" and on, in each parameter function.
+
+    A process of rank R has R columns of its name.
+    """
+    prior = fitted.model.prior
+    processes = [f"u{q + 1}" for q in prior.owner]
+    values = np.asarray(prior.weights)
+    return pd.DataFrame(values, index=function_names(fitted), columns=processes)
+
+
+def lengthscales(fitted: Fitted) -> pd.DataFrame:
+    """The length-scale of each latent process along each input, in its unit."""
+    values = fitted.theta()["lengthscale"]
+    processes = [f"u{q + 1}" for q in range(len(values))]
+    return pd.DataFrame(values, index=processes, columns=list(fitted.inputs))
+
+
+def relevance(fitted: Fitted) -> pd.DataFrame:
+    """`input_relevance` as a frame."""
+    values = input_relevance(fitted.model)
+    labels = function_names(fitted)
+    return pd.DataFrame(values, index=labels, columns=list(fitted.inputs))
 
 
 _prior_covariance = eqx.filter_jit(lambda prior, x, z: prior.covariance(x, z))
@@ -59,23 +92,22 @@ def input_relevance(model: Model) -> np.ndarray:
     return np.sqrt(np.maximum(2.0 * (1.0 - own[:, 1:] / variance), 0.0)) / step
 
 
-def summary_table(
-    model: Model, scaling: Scaling, names: Sequence[str], features: Sequence[str]
-) -> Table:
-    """One row per parameter function: its mean, its spread and what it varies with."""
+def summary_table(fitted: Fitted) -> Table:
+    """One row per parameter function: its mean, its spread and the input that it varies
+    most with."""
     table = Table(title="parameter functions")
     table.add_column("output: parameter")
     for column in ("offset", "spread", "varies most with"):
         table.add_column(column, justify="right")
-    relevance = input_relevance(model)
-    covariance = _covariance(model)
-    labels = function_names(model, names)
-    for j, label in enumerate(labels):
-        first = int(np.argmax(relevance[j]))
+    slopes = input_relevance(fitted.model)
+    covariance = _covariance(fitted.model)
+    for j, label in enumerate(function_names(fitted)):
+        first = int(np.argmax(slopes[j]))
+        distance = fitted.scaling.x_scale[first] / slopes[j, first]
         table.add_row(
             label,
-            f"{float(model.offset[j]):.3g}",
+            f"{float(fitted.model.offset[j]):.3g}",
             f"{np.sqrt(covariance[j, j]):.3g}",
-            f"{features[first]} ({scaling.x_scale[first] / relevance[j, first]:.3g})",
+            f"{fitted.inputs[first]} ({distance:.3g})",
         )
     return table

@@ -4,16 +4,16 @@ Everything takes the predictive distribution `p` of an output and the values `y`
 came, in the user's units, NaN where one is missing. Missing rows are left out.
 """
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 import scipy.special
 import scipy.stats
 from numpy.typing import ArrayLike
+from sklearn.metrics import brier_score_loss
 
-from motleygp.likelihoods import Bernoulli, Gaussian
-from motleygp.prediction.predictive import AbstractPredictive, Predictive, chunks
+from motleygp.numerics.chunks import chunks
+from motleygp.prediction.predictive import AbstractPredictive
 
 # Draws of the CRPS: in all, per row at least and at most, and at a time.
 _NUM_DRAWS, _FEWEST_DRAWS, _MOST_DRAWS = 1 << 20, 1 << 6, 1 << 16
@@ -55,7 +55,8 @@ def accuracy(p: AbstractPredictive, y: ArrayLike) -> float:
 def brier(p: AbstractPredictive, y: ArrayLike) -> float:
     """The mean of (P(y = 1) - y)^2, for a binary output."""
     probability, labels = _binary(p, y, "brier")
-    return float(np.mean((probability - labels) ** 2))
+    # Rounding may carry a probability a little beyond 1, which scikit-learn refuses.
+    return float(brier_score_loss(labels, np.clip(probability, 0, 1), pos_label=1))
 
 
 def crps(
@@ -72,11 +73,12 @@ def crps(
     65536 each: the standard error of the mean is near a thousandth of it, and below a
     hundredth for a single row.
     """
-    if isinstance(p.likelihood, Bernoulli):
+    if p.likelihood.binary:
         return brier(p, y)
     values, seen = _values(p, y)
-    if isinstance(p.likelihood, Gaussian) and isinstance(p, Predictive):
-        return float(np.mean(_gaussian_crps(p.mean[seen], p.std[seen], values[seen])))
+    closed = p[seen].crps_in_closed_form(values[seen])
+    if closed is not None:
+        return float(np.mean(closed))
     rng = _stream(random_state)
     number = min(max(_NUM_DRAWS // int(seen.sum()), _FEWEST_DRAWS), _MOST_DRAWS)
 
@@ -96,21 +98,13 @@ def summary(p: AbstractPredictive, y: ArrayLike) -> dict[str, float]:
         "crps": crps(p, y),
         "coverage95": coverage(p, y),
     }
-    if isinstance(p.likelihood, Bernoulli):
+    if p.likelihood.binary:
         scores["accuracy"] = accuracy(p, y)
     return scores
 
 
 def _absolute_errors(p: AbstractPredictive, y: np.ndarray) -> np.ndarray:
     return np.abs(y - p.quantile(0.5)[:, 0])
-
-
-def _gaussian_crps(mean: np.ndarray, std: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """std (z (2 Phi(z) - 1) + 2 phi(z) - 1 / sqrt(pi)), with z = (y - mean) / std."""
-    z = (y - mean) / std
-    density = np.exp(-0.5 * z**2) / math.sqrt(2.0 * math.pi)
-    spread = z * (2.0 * scipy.special.ndtr(z) - 1.0) + 2.0 * density
-    return std * (spread - 1.0 / math.sqrt(math.pi))
 
 
 def _sampled_crps(draws: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -209,11 +203,13 @@ def uniformity(values: ArrayLike, *, bins: int = 10) -> Significance:
 def reliability(p: AbstractPredictive, y: ArrayLike, bins: int = 10) -> Reliability:
     """How often 1 came among rows of about one probability, for a binary output.
 
-    The bins have about equal counts, and so shares of about equal accuracy: those of
+    The bins have about equal counts, and so shares of about equal accuracy; bins of
     equal width are empty or nearly so where few probabilities lie. Rows of equal
     probability share a bin, so that the order of rows does not matter; there may then
     be fewer than `bins`.
     """
+    # By hand: scikit-learn's `calibration_curve` does not return the counts, from which
+    # the reach of chance is computed, and interpolates the edges of its bins.
     _check_bins(bins, 1)
     probability, labels = _binary(p, y, "reliability")
     levels = np.arange(1, bins) / bins
@@ -296,9 +292,10 @@ def _binary(
     p: AbstractPredictive, y: ArrayLike, what: str
 ) -> tuple[np.ndarray, np.ndarray]:
     """P(y = 1) and y of the observed rows; `what` is named if y is no label."""
-    if not isinstance(p.likelihood, Bernoulli):
+    if not p.likelihood.binary:
         raise ValueError(
-            f"`{what}` must be given a bernoulli output; got {p.likelihood.name}."
+            f"`{what}` must be given a binary output, such as bernoulli; "
+            f"got {p.likelihood.name}."
         )
     values, seen = _values(p, y)
     labels = values[seen]

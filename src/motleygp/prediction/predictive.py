@@ -2,58 +2,24 @@
 
 import abc
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import scipy.special
-from jaxtyping import Array
 from numpy.typing import ArrayLike
 from scipy.optimize import elementwise
 
 from motleygp.likelihoods import AbstractLikelihood
+from motleygp.numerics.chunks import chunks, in_chunks
 
 # Quantiles are sought up to here; beyond, floats have no room left.
 _LINE_REACH = 2.0**60
-# Rows at a time: the memory of a prediction does not grow with its rows.
-_CHUNK_ROWS = 2048
 
 _log_predictive = eqx.filter_jit(lambda lik, y, m, v: lik.log_predictive(y, m, v))
 _moments = eqx.filter_jit(lambda lik, m, v: jnp.stack(lik.predictive_moments(m, v)))
-
-
-def chunks(total: int, rows: int = _CHUNK_ROWS) -> list[slice]:
-    """The rows in pieces of equal size, but for the last."""
-    starts = range(0, total, rows)
-    return [slice(start, min(start + rows, total)) for start in starts]
-
-
-def in_chunks(
-    fn: Callable[..., Array | np.ndarray],
-    *arrays: np.ndarray,
-    watch: Callable[[list[slice]], Iterable[slice]] = iter,
-) -> np.ndarray:
-    """`fn` of some rows at a time, joined; rows run along the last axis.
-
-    The last chunk is filled up with its first row, so that one program serves all.
-    `watch` goes through the chunks, and may show how far it is.
-    """
-    total = arrays[0].shape[-1]
-    size = min(_CHUNK_ROWS, 1 << max(0, total - 1).bit_length())
-    joined = None
-    for rows in watch(chunks(total, size)):
-        pieces = [a[..., rows] for a in arrays]
-        length = pieces[0].shape[-1]
-        fill = [np.repeat(p[..., :1], size - length, axis=-1) for p in pieces]
-        whole = [np.concatenate(pair, -1) for pair in zip(pieces, fill, strict=True)]
-        part = np.asarray(fn(*map(jnp.asarray, whole)))[..., :length]
-        if joined is None:
-            joined = np.empty((*part.shape[:-1], total), part.dtype)
-        joined[..., rows] = part
-    assert joined is not None
-    return joined
 
 
 class AbstractPredictive(abc.ABC):
@@ -88,6 +54,11 @@ class AbstractPredictive(abc.ABC):
     @abc.abstractmethod
     def _inner_moments(self) -> np.ndarray:
         """E[y] and var[y] as the likelihood sees y: (2, N)."""
+
+    def crps_in_closed_form(self, y: np.ndarray) -> np.ndarray | None:
+        """The CRPS of each row, where the likelihood has a closed form."""
+        del y
+        return None
 
     @abc.abstractmethod
     def _inner_cdf(self, y: np.ndarray) -> np.ndarray:
@@ -245,6 +216,11 @@ class Predictive(AbstractPredictive):
 
     def _inner_cdf(self, y: np.ndarray) -> np.ndarray:
         return self.likelihood.predictive_cdf(y, self.f_mean, self.f_var)
+
+    def crps_in_closed_form(self, y: np.ndarray) -> np.ndarray | None:
+        inside = self._inside(y)
+        found = self.likelihood.predictive_crps(inside, self.f_mean, self.f_var)
+        return None if found is None else self._scale * found
 
     def log_prob(self, y: ArrayLike) -> np.ndarray:
         inside = self._inside(y)

@@ -1,27 +1,39 @@
-"""What a fit has seen, in few numbers: a model's file has no data."""
+"""The data of a fit in a few numbers: a model's file holds no data."""
 
-from typing import NamedTuple
+from typing import ClassVar
 
 import equinox as eqx
 import numpy as np
 
-from motleygp.likelihoods import AbstractLikelihood
-from motleygp.prediction.predictive import in_chunks
+from motleygp.likelihoods import AbstractLikelihood, fit_constant
+from motleygp.named import Named
+from motleygp.numerics.chunks import in_chunks
 
 _log_prob = eqx.filter_jit(lambda lik, y, f: lik.log_prob(y, f))
 
 
-class Seen(NamedTuple):
+class Seen(Named):
     """One output of a fit, in the user's units.
 
-    `likelihood` and the constants `f` are its constant fit: the best that a model
-    without inputs can say, to which scores are compared.
+    `rows` and `observed` count rows and observed values. `likelihood` and the constants
+    `f` are its constant fit: the best that a model without inputs can say, to which
+    scores are compared.
     """
+
+    kind: ClassVar[str] = "seen"
+    name: ClassVar[str] = "seen"
 
     rows: int
     observed: int
     likelihood: AbstractLikelihood
     f: np.ndarray
+
+    def __check_init__(self) -> None:
+        if self.f.shape != (self.likelihood.num_functions,):
+            raise ValueError(
+                f"`f` must have {self.likelihood.num_functions} constants, one per "
+                f"function of {self.likelihood.name}; got shape {self.f.shape}."
+            )
 
     def log_prob(self, y: np.ndarray, exposure: np.ndarray) -> np.ndarray:
         """log p(y) under the constant fit, at rows of these exposures."""
@@ -35,9 +47,5 @@ def see(
     y: np.ndarray, likelihood: AbstractLikelihood, exposure: np.ndarray | None = None
 ) -> Seen:
     """The values of one output, NaN where they are missing."""
-    known = ~np.isnan(y)
-    fitted, f = likelihood.constant_fit(y[known])
-    if likelihood.counts and exposure is not None:
-        # The rate of one unit: sum y / sum e.
-        f[0] -= np.log(np.mean(exposure[known]))
-    return Seen(len(y), int(known.sum()), fitted, f)
+    fitted, f = fit_constant(likelihood, y, exposure)
+    return Seen(len(y), int(np.sum(~np.isnan(y))), fitted, f)

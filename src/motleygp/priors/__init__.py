@@ -1,11 +1,19 @@
 """Gaussian-process priors over the parameter functions."""
 
-from motleygp.priors._base import AbstractPrior as AbstractPrior, sample as sample
+from collections.abc import Mapping
+
+from motleygp.named import known
+from motleygp.priors._base import (
+    DEFAULT_JITTER as DEFAULT_JITTER,
+    AbstractPrior as AbstractPrior,
+    Covariances as Covariances,
+    sample as sample,
+)
 from motleygp.priors._convolution import (
     AbstractConvolution as AbstractConvolution,
     Convolution as Convolution,
-    LatentConvolution as LatentConvolution,
 )
+from motleygp.priors._latent_convolution import LatentConvolution as LatentConvolution
 from motleygp.priors._lmc import LMC as LMC
 from motleygp.priors._sites import (
     Sites as Sites,
@@ -13,3 +21,31 @@ from motleygp.priors._sites import (
     join as join,
     pick as pick,
 )
+
+BY_NAME: Mapping[str, type[AbstractPrior]] = known("prior")
+
+
+def families() -> dict[str, list[type[AbstractPrior]]]:
+    """The classes behind each value of the estimator's argument `prior`."""
+    found: dict[str, list[type[AbstractPrior]]] = {}
+    for name, cls in BY_NAME.items():
+        found.setdefault(getattr(cls, "family", name), []).append(cls)
+    return found
+
+
+def get(family: str, inducing: str = "auto") -> type[AbstractPrior]:
+    """The class behind the arguments `prior` and `inducing` of the estimator."""
+    every = families()
+    if family not in every:
+        raise ValueError(f"`prior` must be one of {', '.join(every)}; got {family!r}.")
+    ours = every[family]
+    if inducing == "auto":
+        return ours[0]
+    found = [cls for cls in ours if cls.inducing_of == inducing]
+    if not found:
+        allowed = ["auto", *(cls.inducing_of for cls in ours if cls.inducing_of)]
+        raise ValueError(
+            f"`inducing` must be one of {', '.join(allowed)} with prior {family!r}; "
+            f"got {inducing!r}."
+        )
+    return found[0]

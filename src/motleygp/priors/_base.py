@@ -1,7 +1,9 @@
-"""What inference asks of a prior."""
+"""The interface of a prior."""
 
 import abc
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -12,11 +14,14 @@ from numpy.typing import ArrayLike
 
 from motleygp._types import RandomKey, SpanMoments
 from motleygp.kernels import AbstractKernel
+from motleygp.named import Named
 from motleygp.numerics.linalg import jittered_cholesky
 from motleygp.priors._sites import Sites
 
 # Added to the diagonal of K_uu, relative to that diagonal.
 DEFAULT_JITTER = 1e-8
+# Latent processes by default: one per output, between these.
+_MIN_LATENTS, _MAX_LATENTS = 4, 10
 
 
 class Covariances(eqx.Module):
@@ -31,18 +36,38 @@ class Covariances(eqx.Module):
     gg: Float[Array, " C"]
 
 
-class AbstractPrior(eqx.Module):
+class AbstractPrior(Named):
     """A joint Gaussian over the parameter functions f_1..f_J, made from latent
-    processes, and G groups of inducing values, independent of one another.
+    processes, with G groups of inducing values that are independent of one another.
 
     `groups` and `covariances` say how each group's columns covary with its inducing
     values; `mix` says how the columns of all groups make the functions. The posterior,
     the bound, its gradients and the predictions need nothing else.
 
-    `kernel` is stacked over the Q latent processes; process q has R_q copies, which
-    share its kernel, and `weights` has one column per copy, in the order
+    `kernel` is stacked over the Q latent processes. Process q has R_q copies, which
+    share its kernel; `weights` has one column per copy, in the order
     (1,1)..(1,R_1), (2,1)...
+
+    A new prior has a `name` and defines the abstract methods. It overrides
+    `group_functions`, `start`, `paper_start` and `usual_num_latents` where training
+    should start elsewhere than for the linear model of coregionalisation.
     """
+
+    kind: ClassVar[str] = "prior"
+    family: ClassVar[str]
+    """The argument `prior` of the estimator that stands for this class; its `name` by
+    default."""
+    inducing_of: ClassVar[str | None] = None
+    """The argument `inducing` that tells it apart from others of its family."""
+    shares_inducing: ClassVar[bool] = True
+    """Whether functions share inducing values, so that outputs inform one another."""
+    kernels: ClassVar[tuple[str, ...] | None] = None
+    """The names of the kernels it can take; `None` for all."""
+    parts: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {"inducing": "inducing", "weights": "weights"}
+    )
+    distances: ClassVar[tuple[str, ...]] = ("lengthscale",)
+    """Its parameters that are distances between inputs, and so positive."""
 
     kernel: eqx.AbstractVar[AbstractKernel]
     weights: eqx.AbstractVar[Float[Array, "J R"]]
@@ -92,10 +117,10 @@ class AbstractPrior(eqx.Module):
         """cov[f_j(x_n), f_j'(z_k)] under the joint prior of all functions."""
 
     def parameters(self) -> dict[str, Array]:
-        """The prior's numbers by name, constrained."""
+        """The parameters of the prior and its kernel by name, constrained."""
         return {
             "inducing": self.inducing,
-            "lengthscale": self.kernel.lengthscale,
+            **self.kernel.parameters(),
             "weights": self.weights,
         }
 
@@ -106,10 +131,93 @@ class AbstractPrior(eqx.Module):
             self,
             (
                 jnp.asarray(values["inducing"], dtype=float),
-                self.kernel.with_lengthscale(values["lengthscale"]),
+                self.kernel.with_parameters(values),
                 jnp.asarray(values["weights"], dtype=float),
             ),
         )
+
+    @classmethod
+    def check_parameters(cls, values: Mapping[str, Any]) -> None:
+        """A `ValueError` that names a parameter outside its constraints."""
+        for name in cls.distances:
+            value = np.asarray(values[name])
+            if not (value > 0).all():
+                raise ValueError(f"`{name}` must be positive; got {np.min(value):g}.")
+
+    def check_shapes(self) -> None:
+        """A `ValueError` where the arrays do not fit one another."""
+        if self.inducing.ndim != 3:
+            raise ValueError(
+                f"`inducing` must have shape (G, M, P); got {self.inducing.shape}."
+            )
+        expected = (len(self.rank), self.inducing.shape[-1])
+        if self.kernel.lengthscale.shape != expected:
+            raise ValueError(
+                "the kernel must have one length-scale per latent process and input, "
+                f"{expected}; got {self.kernel.lengthscale.shape}."
+            )
+
+    # The start of training.
+
+    @classmethod
+    def usual_num_latents(cls, num_outputs: int, num_functions: int) -> int:
+        """Q where the user gives none; never more than there are functions."""
+        return min(max(num_outputs, _MIN_LATENTS), _MAX_LATENTS, num_functions)
+
+    @classmethod
+    def group_functions(
+        cls, num_functions: int, num_copies: int
+    ) -> Sequence[int | None]:
+        """For each group of inducing points, the function whose rows they lie among;
+        `None` for the rows of all functions."""
+        del num_functions
+        return [None] * num_copies
+
+    @classmethod
+    def start(
+        cls,
+        *,
+        kernel: AbstractKernel,
+        weights: Float[np.ndarray, "J R"],
+        inducing: Float[np.ndarray, "G M P"],
+        spread: Float[np.ndarray, " P"],
+        rank: tuple[int, ...],
+        jitter: float,
+    ) -> "AbstractPrior":
+        """The prior at the start of training.
+
+        `weights` are drawn from N(0, 1); `spread` is the scale of the inputs.
+        """
+        del spread
+        make: Any = cls
+        scaled = weights / np.sqrt(weights.shape[1])
+        return make(
+            kernel=kernel, weights=scaled, inducing=inducing, rank=rank, jitter=jitter
+        )
+
+    @classmethod
+    def paper_start(
+        cls,
+        rng: np.random.Generator,
+        *,
+        kernel: type[AbstractKernel],
+        lengthscale: Float[np.ndarray, "Q P"],
+        weights: Float[np.ndarray, "J R"],
+        inducing: Float[np.ndarray, "G M P"],
+        rank: tuple[int, ...],
+        jitter: float,
+    ) -> tuple["AbstractPrior", float]:
+        """The prior at the paper's start, and the variance of its q(u)."""
+        del rng
+        make: Any = cls
+        prior = make(
+            kernel=kernel.start(lengthscale),
+            weights=weights,
+            inducing=inducing,
+            rank=rank,
+            jitter=jitter,
+        )
+        return prior, 1.0
 
 
 def ranks(rank: int | Sequence[int], num_copies: int) -> tuple[int, ...]:
@@ -124,7 +232,8 @@ def ranks(rank: int | Sequence[int], num_copies: int) -> tuple[int, ...]:
 
 
 def check_groups(inducing: Array, number: int, what: str) -> None:
-    """One matrix of inducing points for each row or column of the weights."""
+    """A `ValueError` unless there is one matrix of inducing points for each row or
+    column of the weights."""
     if inducing.shape[0] != number:
         raise ValueError(
             f"`inducing` must have one matrix for each {what} of `weights`, "

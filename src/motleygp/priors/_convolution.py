@@ -14,15 +14,17 @@ factors (2 pi)^(-P/2) |P|^(-1/2) become |P_jj|^(1/4) |P_j'j'|^(1/4) |P_jj'|^(-1/
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 from numpy.typing import ArrayLike
 
 from motleygp._types import SpanMoments
-from motleygp.kernels import EQ, LOG_2PI, eq_values
+from motleygp.kernels import EQ, LOG_2PI, AbstractKernel, eq_values
 from motleygp.priors._base import (
     DEFAULT_JITTER,
     AbstractPrior,
@@ -31,6 +33,15 @@ from motleygp.priors._base import (
     ranks,
 )
 from motleygp.priors._sites import Sites
+
+# Length-scales of the smoothing kernels at the start, in those of the inputs: short, so
+# that a convolution starts near the linear model with the same processes, and lengthens
+# where a function needs it.
+_SMOOTHING = 0.05
+# The paper's length-scales, relative to its linear model's, and its variance of q(u).
+_PAPER_SCALE, _PAPER_VARIANCE = 0.1, 9.0
+# Latent processes where they are no more than the scales that every function can use.
+_SCALES = 4
 
 
 class AbstractConvolution(AbstractPrior):
@@ -47,6 +58,13 @@ class AbstractConvolution(AbstractPrior):
     - `rank`: R_q, one number or one per process.
     - `jitter`: what is added to the diagonal of K_uu, relative to that diagonal.
     """
+
+    family: ClassVar[str] = "convolution"
+    kernels: ClassVar[tuple[str, ...] | None] = ("eq",)
+    parts: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {**AbstractPrior.parts, "smoothing": "log_smoothing"}
+    )
+    distances: ClassVar[tuple[str, ...]] = ("lengthscale", "smoothing")
 
     kernel: EQ
     weights: Float[Array, "J R"]
@@ -71,6 +89,8 @@ class AbstractConvolution(AbstractPrior):
         self.inducing = jnp.asarray(inducing, dtype=float)
         self.rank = ranks(rank, self.weights.shape[1])
         self.jitter = jitter
+
+    def __check_init__(self) -> None:
         expected = (self.weights.shape[0], self.inducing.shape[-1])
         if self.log_smoothing.shape != expected:
             raise ValueError(
@@ -94,6 +114,52 @@ class AbstractConvolution(AbstractPrior):
             jnp.log(smoothing),
         )
 
+    @classmethod
+    def start(
+        cls,
+        *,
+        kernel: AbstractKernel,
+        weights: Float[np.ndarray, "J R"],
+        inducing: Float[np.ndarray, "G M P"],
+        spread: Float[np.ndarray, " P"],
+        rank: tuple[int, ...],
+        jitter: float,
+    ) -> "AbstractConvolution":
+        return cls(
+            kernel=_eq(kernel),
+            weights=weights / np.sqrt(weights.shape[1]),
+            smoothing=np.tile(_SMOOTHING * spread, (len(weights), 1)),
+            inducing=inducing,
+            rank=rank,
+            jitter=jitter,
+        )
+
+    @classmethod
+    def paper_start(
+        cls,
+        rng: np.random.Generator,
+        *,
+        kernel: type[AbstractKernel],
+        lengthscale: Float[np.ndarray, "Q P"],
+        weights: Float[np.ndarray, "J R"],
+        inducing: Float[np.ndarray, "G M P"],
+        rank: tuple[int, ...],
+        jitter: float,
+    ) -> tuple["AbstractConvolution", float]:
+        num_inputs = inducing.shape[-1]
+        draws = rng.uniform(size=(2, len(weights), 1))
+        prior = cls(
+            kernel=_eq(kernel.start(_PAPER_SCALE * lengthscale)),
+            weights=weights,
+            smoothing=np.tile(
+                _PAPER_SCALE * np.sqrt(num_inputs) * draws.prod(axis=0), (1, num_inputs)
+            ),
+            inducing=inducing,
+            rank=rank,
+            jitter=jitter,
+        )
+        return prior, _PAPER_VARIANCE
+
     def _log_squares(self) -> Float[Array, "R P"]:
         """log L of each copy's process."""
         return 2.0 * self.kernel.take(self.owner).log_lengthscale
@@ -104,11 +170,11 @@ class AbstractConvolution(AbstractPrior):
         num_functions = self.num_functions
         total = jnp.zeros((num_functions, x.shape[0], num_functions, z.shape[0]))
         for weight, log_square in zip(self.weights.T, self._log_squares(), strict=True):
-            shares = self._share(log_square, x, z)
+            shares = self.process_share(log_square, x, z)
             total += weight[:, None, None, None] * weight[:, None] * shares
         return total
 
-    def _share(
+    def process_share(
         self,
         log_square: Float[Array, " P"],
         x: Float[Array, "N P"],
@@ -127,6 +193,12 @@ class AbstractConvolution(AbstractPrior):
         values = eq_values(x, z, square.reshape(self.num_functions**2, -1))
         values = values.reshape(x.shape[0], *log_scale.shape, z.shape[0])
         return jnp.einsum("ji,njik->jnik", jnp.exp(log_scale), values)
+
+
+def _eq(kernel: AbstractKernel) -> EQ:
+    """The kernel, for which alone the convolution integrals are in closed form."""
+    assert isinstance(kernel, EQ)
+    return kernel
 
 
 def _weighted_sum(
@@ -161,8 +233,43 @@ class Convolution(AbstractConvolution):
     `weights`.
     """
 
+    name: ClassVar[str] = "convolution"
+    inducing_of: ClassVar[str | None] = "function"
+    shares_inducing: ClassVar[bool] = False
+
     def __check_init__(self) -> None:
         check_groups(self.inducing, self.num_functions, "row")
+
+    @classmethod
+    def check_parameters(cls, values: Mapping[str, Any]) -> None:
+        super().check_parameters(values)
+        # A function with inducing values of its own must vary.
+        silent = ~np.any(values["weights"], axis=1)
+        if silent.any():
+            raise ValueError(
+                "`weights` must have a weight other than 0 in every row; row "
+                f"{np.argmax(silent)} has none."
+            )
+
+    @classmethod
+    def usual_num_latents(cls, num_outputs: int, num_functions: int) -> int:
+        del num_outputs
+        return min(_SCALES, num_functions)
+
+    @classmethod
+    def group_functions(
+        cls, num_functions: int, num_copies: int
+    ) -> Sequence[int | None]:
+        del num_copies
+        return range(num_functions)
+
+    @classmethod
+    def start(
+        cls, *, weights: Float[np.ndarray, "J R"], **others: Any
+    ) -> AbstractConvolution:
+        # A function with inducing values of its own sees the squared weights alone, as
+        # its kernel's mixture of scales: all of them, to begin with.
+        return super().start(weights=np.sign(weights), **others)
 
     @property
     def columns_per_row(self) -> int:
@@ -208,75 +315,3 @@ class Convolution(AbstractConvolution):
     ) -> tuple[SpanMoments, ...]:
         """The columns of group j are f_j itself."""
         return sites.split(mean, var)
-
-
-class _LatentGroup(NamedTuple):
-    """What one copy's covariances need."""
-
-    kernel: EQ
-    inducing: Float[Array, "M P"]
-
-
-class LatentConvolution(AbstractConvolution):
-    """Convolution processes with inducing values of the latent processes u^i_q.
-
-    They are shared by all functions: there are G = sum_q R_q groups, as for `LMC`, and
-    the functions inform one another. A group has a column for each function at each
-    row, so it costs J projections where `LMC` needs one.
-
-    **Arguments:** those of `AbstractConvolution`; one matrix in `inducing` per column
-    of `weights`.
-    """
-
-    def __check_init__(self) -> None:
-        check_groups(self.inducing, self.weights.shape[1], "column")
-
-    @property
-    def columns_per_row(self) -> int:
-        return self.num_functions
-
-    def groups(self) -> _LatentGroup:
-        return _LatentGroup(self.kernel.take(self.owner), self.inducing)
-
-    def covariances(self, group: _LatentGroup, sites: Sites) -> Covariances:
-        """Column (j, n) is the share of this process in f_j(x_n), without S_{j,q}."""
-        kernel, z = group
-        if len(sites.spans) == 1:
-            x = sites.x
-        else:
-            x = sites.x[sites.own_rows(self.num_functions)]
-        kappa = jnp.exp(2.0 * self.log_smoothing)
-        log_square = 2.0 * kernel.log_lengthscale
-        cross, own = (k * kappa + jnp.exp(log_square) for k in (1.0, 2.0))
-        log_cross, log_own = (jnp.sum(jnp.log(square), 1) for square in (cross, own))
-        if self.kernel.normalised:
-            constant = z.shape[1] * LOG_2PI
-            log_scale = -0.5 * (log_cross + constant)
-            variance = jnp.exp(-0.5 * (log_own + constant))
-        else:
-            log_scale = 0.25 * (log_own + jnp.sum(log_square)) - 0.5 * log_cross
-            variance = jnp.ones_like(log_own)
-        ug = jnp.exp(log_scale)[:, None] * eq_values(z, x, cross)
-        num_inducing, num_functions, num_rows = ug.shape
-        return Covariances(
-            kernel(z, z),
-            ug.reshape(num_inducing, num_functions * num_rows),
-            jnp.repeat(variance, num_rows),
-        )
-
-    def column_covariance(
-        self, group: _LatentGroup, x: Float[Array, "N P"]
-    ) -> Float[Array, "C C"]:
-        size = self.num_functions * x.shape[0]
-        shares = self._share(2.0 * group.kernel.log_lengthscale, x, x)
-        return shares.reshape(size, size)
-
-    def mix(
-        self, sites: Sites, mean: Float[Array, "R C"], var: Float[Array, "R C"]
-    ) -> tuple[SpanMoments, ...]:
-        """sum_q S_{j,q} times the moments of column (j, n) of group q."""
-        weights = self.weights.T[:, :, None]
-        shape = (*weights.shape[:2], -1)
-        f_mean = jnp.sum(weights * mean.reshape(shape), axis=0)
-        f_var = jnp.sum(weights**2 * var.reshape(shape), axis=0)
-        return sites.split(f_mean, f_var)

@@ -1,6 +1,7 @@
 """The linear model of coregionalisation."""
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -35,6 +36,8 @@ class LMC(AbstractPrior):
     - `jitter`: what is added to the diagonal of K_uu, relative to that diagonal.
     """
 
+    name: ClassVar[str] = "lmc"
+
     kernel: AbstractKernel
     weights: Float[Array, "J G"]
     inducing: Float[Array, "G M P"]
@@ -55,6 +58,8 @@ class LMC(AbstractPrior):
         self.inducing = jnp.asarray(inducing, dtype=float)
         self.rank = ranks(rank, self.weights.shape[1])
         self.jitter = jitter
+
+    def __check_init__(self) -> None:
         check_groups(self.inducing, self.weights.shape[1], "column")
 
     @property

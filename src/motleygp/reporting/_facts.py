@@ -1,18 +1,22 @@
-"""What a report tells, as numbers: the model, the rows it is scored on, its scores."""
+"""The contents of a report, as numbers: the model, the scored rows, the scores."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from motleygp.estimator.fitting import Observations
-from motleygp.estimator.independent import IndependentGPs
-from motleygp.likelihoods import AbstractLikelihood, Bernoulli
-from motleygp.prediction import metrics
+from motleygp.inference import Observations
+from motleygp.likelihoods import AbstractLikelihood
+from motleygp.prediction import (
+    AbstractPredictive,
+    Fitted,
+    Seen,
+    distributions,
+    inspection,
+    metrics,
+)
 from motleygp.prediction.diagrams import some_places
-from motleygp.prediction.predictive import AbstractPredictive
-from motleygp.prediction.seen import Seen
 from motleygp.tables.infer import Choice
 
 # Values to score by default, in all outputs, and rows of one at least and at most.
@@ -20,8 +24,8 @@ _VALUES, _FEWEST, _MOST = 10_000, 250, 2000
 
 
 class Scored(NamedTuple):
-    """The observed values of one output among the scored rows, and what was said of
-    them."""
+    """The observed values of one output among the scored rows, and their
+    predictions."""
 
     rows: np.ndarray
     """Their places in the table that was given."""
@@ -51,10 +55,10 @@ class Output(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """Everything that the page is made of."""
+    """Everything on the page."""
 
-    model: Any
-    features: list[str]
+    fitted: Fitted
+    seed: int | None
     outputs: list[Output]
     num_rows: int
     """Rows of the table that was given, 0 for none."""
@@ -69,94 +73,98 @@ class Facts(NamedTuple):
 
 
 def gather(
-    model: Any,
+    fitted: Fitted,
     observed: Observations | None,
-    independent: IndependentGPs | None,
+    alone: Mapping[str, Fitted] | None,
     max_rows: int | None,
+    seed: int | None,
     watch: Callable[[Sequence[Any]], Any],
 ) -> Facts:
     """All facts of a fitted model, scored on `observed`."""
     if max_rows is None:
-        share = _VALUES // len(model.output_names_)
+        share = _VALUES // len(fitted.outputs)
         max_rows = min(max(share, _FEWEST), _MOST)
-    choices = {choice.name: choice for choice in model.choices_}
-    every = [None] * len(model.output_names_)
+    every: list[Scored | None] = [None] * len(fitted.outputs)
     if observed is not None:
-        every = _score_all(model, observed, independent, max_rows, watch)
-    outputs = [
-        Output(
-            name,
-            model.model_.likelihoods[d],
-            tuple(model.model_.blocks[d]),
-            model.classes_[name],
-            model.seen_[name],
-            choices.get(name),
-            every[d],
-        )
-        for d, name in enumerate(model.output_names_)
-    ]
+        every = _score_all(fitted, observed, alone, max_rows, watch)
     if observed is None:
-        inducing = model._theta()["inducing"]
+        inducing = fitted.theta()["inducing"]
         rows, num_rows = inducing.reshape(-1, inducing.shape[-1]), 0
     else:
-        rows = observed.xs[0]
-        if not observed.shared:
-            rows = np.concatenate(observed.xs)
+        rows = np.concatenate(observed.distinct_inputs())
         num_rows = max(map(len, observed.xs))
-    low, high = model.input_range_
+    low, high = fitted.input_range
     room = 0.01 * (high - low)
     outside = np.mean((rows < low - room) | (rows > high + room), axis=0)
     return Facts(
-        model=model,
-        features=model._features(),
-        outputs=outputs,
+        fitted=fitted,
+        seed=seed,
+        outputs=_outputs(fitted, every),
         num_rows=num_rows,
         num_scored=min(num_rows, max_rows),
         rows=rows,
         with_data=observed is not None,
         outside=outside if observed is not None else np.zeros_like(low),
-        relevance=model.relevance(),
+        relevance=inspection.relevance(fitted),
     )
 
 
+def _outputs(fitted: Fitted, scored: Sequence[Scored | None]) -> list[Output]:
+    choices = {choice.name: choice for choice in fitted.choices}
+    return [
+        Output(
+            name,
+            fitted.model.likelihoods[d],
+            fitted.model.blocks[d],
+            fitted.classes[d],
+            fitted.seen[d],
+            choices.get(name),
+            scored[d],
+        )
+        for d, name in enumerate(fitted.outputs)
+    ]
+
+
 def _score_all(
-    model: Any,
+    fitted: Fitted,
     observed: Observations,
-    independent: IndependentGPs | None,
+    alone: Mapping[str, Fitted] | None,
     max_rows: int,
     watch: Callable[[Sequence[Any]], Any],
 ) -> list[Scored | None]:
-    """Of each output that has values, up to `max_rows` of them."""
-    xs, shared = observed.xs, observed.shared
-    exposures = observed.exposures or [np.ones(len(x)) for x in xs]
-    # The same rows for every output, whose predictions then are one pass.
+    """The scores of each output that has values, on up to `max_rows` rows."""
+    xs = observed.xs
+    exposures = [observed.exposure(d) for d in range(len(xs))]
+    # The same rows for every output, so that one pass predicts all of them.
     chosen = [some_places(len(x), max_rows) for x in xs]
-    every = _predict(model, xs[0], exposures, chosen[0]) if shared else None
+    every = None
+    if observed.shared:
+        every = _predict(fitted, xs[0], exposures, chosen[0])
     found: list[Scored | None] = []
     for d in watch(range(len(xs))):
-        name, rows = model.output_names_[d], chosen[d]
+        name, rows = fitted.outputs[d], chosen[d]
         own = [exposures[d]] * len(xs)
-        p = (every or _predict(model, xs[d], own, rows))[name]
+        p = (every or _predict(fitted, xs[d], own, rows))[name]
         known = ~np.isnan(observed.ys[d][rows])
         if not known.any():
             found.append(None)
             continue
-        alone = None
-        if independent is not None:
-            single = independent.models_[name]
-            alone = _predict(single, xs[d], [exposures[d]], rows)[name][known]
+        single = None
+        if alone is not None:
+            every_row = _predict(alone[name], xs[d], [exposures[d]], rows)
+            single = every_row[name][known]
         kept = rows[known]
         y, x = observed.ys[d][kept], xs[d][kept]
-        marginal = model.seen_[name].log_prob(y, exposures[d][kept])
-        found.append(_scored(kept, x, y, p[known], marginal, alone))
+        marginal = fitted.seen[d].log_prob(y, exposures[d][kept])
+        found.append(_scored(kept, x, y, p[known], marginal, single))
     return found
 
 
 def _predict(
-    model: Any, x: np.ndarray, exposures: Sequence[np.ndarray], rows: np.ndarray
+    fitted: Fitted, x: np.ndarray, exposures: Sequence[np.ndarray], rows: np.ndarray
 ) -> dict[str, AbstractPredictive]:
     own = [exposure[rows] for exposure in exposures]
-    return model._distributions(x[rows], (), own, [model._fitted], show=False)
+    return distributions(fitted, x[rows], exposures=own)
 
 
 def _scored(
@@ -176,7 +184,7 @@ def _scored(
     }
     if p.likelihood.discrete:
         scores["coverage95"] = metrics.coverage(p, y)
-    if isinstance(p.likelihood, Bernoulli):
+    if p.likelihood.binary:
         scores["accuracy"] = float(np.mean((mean > 0.5) == (y == 1)))
     return Scored(
         rows=rows,

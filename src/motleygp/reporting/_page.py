@@ -11,7 +11,8 @@ import numpy as np
 from plotly.offline import get_plotlyjs
 
 from motleygp._version import __version__
-from motleygp.likelihoods import Bernoulli
+from motleygp.optim import Scheme
+from motleygp.prediction import inspection
 from motleygp.reporting import _figures
 from motleygp.reporting._facts import Facts, Output
 from motleygp.reporting._figures import Figure
@@ -200,9 +201,9 @@ def _summary(facts: Facts) -> str:
     seen = [output.seen for output in facts.outputs]
     entries: dict[str, Any] = {
         "outputs": len(facts.outputs),
-        "inputs": len(facts.features),
+        "inputs": len(facts.fitted.inputs),
         "rows of the fit": max(s.rows for s in seen),
-        "iterations": len(facts.model.trace_["iteration"]),
+        "iterations": len(facts.fitted.trace["iteration"]),
     }
     scored = [o.scored for o in facts.outputs if o.scored is not None]
     if scored:
@@ -247,9 +248,9 @@ def _data(facts: Facts, ys: list[np.ndarray], drawn: list[Figure]) -> str:
         ],
         texts=(0, 1, 4),
     )
-    low, high = facts.model.input_range_
+    low, high = facts.fitted.input_range
     header = ["input", "smallest in the fit", "largest"]
-    columns: list[Sequence[Any]] = [facts.features, low.tolist(), high.tolist()]
+    columns: list[Sequence[Any]] = [facts.fitted.inputs, low.tolist(), high.tolist()]
     if facts.with_data:
         header += ["smallest here", "largest", "rows outside"]
         columns += [facts.rows.min(axis=0).tolist(), facts.rows.max(axis=0).tolist()]
@@ -347,7 +348,7 @@ def _outputs(
 def _surprises(output: Output) -> str:
     """The values that were least expected."""
     scored = output.scored
-    if scored is None or isinstance(output.likelihood, Bernoulli):
+    if scored is None or output.likelihood.binary:
         return ""
     places = surprising(scored, _SURPRISING)
     return _table(
@@ -366,43 +367,49 @@ def _surprises(output: Output) -> str:
     )
 
 
+def _scheme_name(scheme: Scheme) -> str:
+    moves = (scheme.q, "q(u)"), (scheme.theta, "theta")
+    return ", ".join(f"{by.name.replace('_', ' ')} on {what}" for by, what in moves)
+
+
 def _training(facts: Facts, drawn: list[Figure]) -> str:
-    model, trace = facts.model, facts.model.trace_
-    prior = model.model_.prior
+    fitted, trace = facts.fitted, facts.fitted.trace
+    prior = fitted.model.prior
     groups, num_inducing, _ = prior.inducing.shape
     rows = [
-        ("prior", type(prior).__name__),
+        ("prior", prior.name),
         ("latent processes", len(prior.rank)),
         ("inducing points", f"{num_inducing} in each of {groups} groups"),
-        ("optimizer", model.optimizer if isinstance(model.optimizer, str) else "own"),
+        ("optimizer", _scheme_name(fitted.scheme)),
         ("iterations", len(trace["iteration"])),
-        ("ended by", _ENDED.get(model.ended_, model.ended_)),
+        ("ended by", _ENDED.get(fitted.ended, fitted.ended)),
         ("steps of q(u) shortened", int(np.sum(trace["shrunk"] > 0))),
         ("steps of q(u) refused", int(np.sum(trace["refused"] > 0))),
         ("draws of theta refused", int(np.sum(trace["theta_refused"] > 0))),
-        ("starts", len(model.restarts_)),
-        ("seed", None if model.random_state is None else str(model.random_state)),
+        ("starts", len(fitted.starts)),
+        ("seed", None if facts.seed is None else str(facts.seed)),
     ]
     table = _table("How the model was trained", ("what", "value"), rows, texts=(0, 1))
-    pictures = [_figures.trace(trace), _figures.restarts(model.restarts_)]
+    pictures = [_figures.trace(trace), _figures.restarts(fitted.starts)]
     return _section("training", "Training", table, _gallery(drawn, pictures))
 
 
 def _model(facts: Facts, drawn: list[Figure]) -> str:
-    model = facts.model
+    fitted = facts.fitted
     correlation = _figures.heat_map(
         "The prior's correlation between the functions at one input: what the outputs "
         "share.",
-        model.correlation(),
+        inspection.correlation(fitted),
         1.0,
     )
     weights = _figures.heat_map(
-        "The weight of each latent process in each function.", model.weights()
+        "The weight of each latent process in each function.",
+        inspection.weights(fitted),
     )
-    scales = model.lengthscales()
+    scales = inspection.lengthscales(fitted)
     table = _table(
         "Length-scales of the latent processes, in the units of the inputs",
-        ("process", *facts.features),
+        ("process", *facts.fitted.inputs),
         [(name, *row) for name, *row in scales.itertuples()],
     )
     pictures = [

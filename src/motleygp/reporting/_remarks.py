@@ -11,9 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.stats
 
-from motleygp.likelihoods import Bernoulli
 from motleygp.prediction import metrics
-from motleygp.priors import Convolution
 from motleygp.reporting._facts import Facts, Output, Scored
 
 _RARE = 1e-3
@@ -63,11 +61,11 @@ def _note(text: str) -> Remark:
 
 
 def _of_training(facts: Facts) -> Iterator[Remark]:
-    model, trace = facts.model, facts.model.trace_
+    fitted, trace = facts.fitted, facts.fitted.trace
     done = len(trace["iteration"])
-    if model.ended_ == "interrupted":
+    if fitted.ended == "interrupted":
         yield _warning(f"Training was interrupted after {done} iterations.")
-    elif model.ended_ == "time":
+    elif fitted.ended == "time":
         yield _warning(f"The time limit ended training after {done} iterations.")
     elif still_improving(trace["nelbo"]):
         yield _note(
@@ -81,12 +79,12 @@ def _of_training(facts: Facts) -> Iterator[Remark]:
             f"{percent(refused)} of the steps were refused: they would have led where "
             "the model is not defined. Try smaller steps or standardised inputs."
         )
-    failed = [start["error"] for start in model.restarts_ if start["error"]]
+    failed = [start["error"] for start in fitted.starts if start["error"]]
     if failed:
         yield _warning(
-            f"{len(failed)} of {len(model.restarts_)} starts failed: {failed[0]}"
+            f"{len(failed)} of {len(fitted.starts)} starts failed: {failed[0]}"
         )
-    if type(model.model_.prior) is Convolution and len(facts.outputs) > 1:
+    if not fitted.model.prior.shares_inducing and len(facts.outputs) > 1:
         yield _note(
             "With inducing values of functions, outputs learn nothing from one "
             "another; `inducing='latent'` lets them."
@@ -113,9 +111,10 @@ def still_improving(nelbo: np.ndarray) -> bool:
 def _of_data(facts: Facts) -> Iterator[Remark]:
     worst = int(np.argmax(facts.outside))
     if facts.outside[worst] > _OUTSIDE:
-        low, high = facts.model.input_range_[:, worst]
+        low, high = facts.fitted.input_range[:, worst]
+        name = facts.fitted.inputs[worst]
         yield _warning(
-            f"{percent(facts.outside[worst])} of the rows have {facts.features[worst]} "
+            f"{percent(facts.outside[worst])} of the rows have {name} "
             f"outside the {low:.4g} to {high:.4g} of the fit: there the model "
             "extrapolates."
         )
@@ -130,7 +129,7 @@ def _of_output(output: Output) -> Iterator[Remark]:
         yield _warning(f"{name} had only {seen.observed} values to learn from.")
     if output.choice is not None and output.choice.warning:
         yield _note(f"{name}: {output.choice.warning}")
-    if isinstance(output.likelihood, Bernoulli):
+    if output.likelihood.binary:
         share = float(output.likelihood.conditional_mean(jnp.asarray(seen.f)))
         if min(share, 1.0 - share) < _RARE_CLASS:
             rare = output.classes or (0, 1)
@@ -179,7 +178,7 @@ def _gain(pairs: np.ndarray) -> float:
 def _of_calibration(output: Output, scored: Scored) -> Iterator[Remark]:
     if len(scored.y) < _FEW_VALUES:
         return
-    if isinstance(output.likelihood, Bernoulli):
+    if output.likelihood.binary:
         yield from _of_probabilities(output, scored)
         return
     inside = np.abs(2.0 * scored.pit - 1.0) <= 0.95
@@ -246,7 +245,7 @@ def surprising(scored: Scored, most: int) -> np.ndarray:
 
 
 def _of_slips(output: Output, scored: Scored) -> Iterator[Remark]:
-    if isinstance(output.likelihood, Bernoulli):
+    if output.likelihood.binary:
         return
     tail = np.minimum(scored.pit, 1.0 - scored.pit)
     places = surprising(scored, _MOST_SLIPS)

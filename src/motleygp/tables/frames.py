@@ -11,6 +11,8 @@ import numpy as np
 import pandas as pd
 import scipy.sparse
 
+from motleygp.numerics.sharing import once_each
+
 _DAY = np.timedelta64(1, "D")
 # Categories named in a message.
 _SHOWN = 5
@@ -50,7 +52,7 @@ def as_table(X: Any, Y: Any, classes: Classes | None = None) -> Table:
     """
     columns = as_columns(Y, classes)
     names = list(columns)
-    xs = [as_matrix(x) for x in inputs(X, names)]
+    xs = once_each(as_matrix, inputs(X, names))
     return Table(xs, list(columns.values()), names, features(X))
 
 

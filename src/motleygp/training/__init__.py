@@ -1,1 +1,36 @@
 """Training: the start, one pure step, runs of it, restarts and checkpoints."""
+
+from motleygp.training.initialise import (
+    data_driven_start as data_driven_start,
+    initial_model as initial_model,
+    paper_start as paper_start,
+)
+from motleygp.training.loop import (
+    Callback as Callback,
+    HeldOut as HeldOut,
+    Report as Report,
+    run as run,
+)
+from motleygp.training.one_step import (
+    StepInfo as StepInfo,
+    minibatch as minibatch,
+    step as step,
+)
+from motleygp.training.restarts import (
+    Outcome as Outcome,
+    Start as Start,
+    Task as Task,
+    absorb as absorb,
+    best as best,
+)
+from motleygp.training.state import (
+    Solution as Solution,
+    TrainState as TrainState,
+    init as init,
+    solution as solution,
+)
+from motleygp.training.trace import (
+    Run as Run,
+    named_trace as named_trace,
+    warn_if_refused as warn_if_refused,
+)

@@ -6,8 +6,6 @@ way. The arrays are the leaves of its state (`state.q.mean`), of its best state 
 what its steps reported, and those of the models of the restarts that are done.
 """
 
-import hashlib
-import json
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -18,58 +16,61 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from motleygp.estimator.saving import (
+from motleygp.files import modelfile
+from motleygp.files.trees import (
     columns,
+    digest,
     filled,
     named_leaves,
-    or_infinite,
     plain,
     refusing,
+    restored,
 )
-from motleygp.files import modelfile
-from motleygp.inference.posterior import from_prior
-from motleygp.optim import Scheme
-from motleygp.training import restarts, step as training
-from motleygp.training.loop import FitResult, Report
-from motleygp.training.restarts import Fitted, Outcome, Task
-from motleygp.training.step import StepInfo, TrainState
+from motleygp.training import restarts
+from motleygp.training.loop import Report
+from motleygp.training.one_step import StepInfo, step
+from motleygp.training.restarts import Outcome, Task
+from motleygp.training.state import TrainState, solution
+from motleygp.training.trace import Run
 
 FILE = "checkpoint.motley"
 # Between two writings.
 SECONDS = 20.0
+# Settings that change how long a run may take, but not its course.
+_IRRELEVANT = ("progress", "checkpoint_dir", "time_limit", "n_jobs", "outputs")
 
 
 class Standing(NamedTuple):
     """The restarts that are done, and the one under way, if it has begun."""
 
     done: tuple[Outcome, ...] = ()
-    current: FitResult | None = None
+    current: Run | None = None
 
 
 def fingerprint(task: Task, seeds: list[int], given: Mapping[str, Any]) -> str:
-    """What a checkpoint belongs to: the data, the starts and the settings.
+    """The identity of a run: its data, likelihoods, scheme, seeds and settings, every
+    field and every array of them.
 
     Settings that change how long a run may take, but not its course, do not count.
     """
-    digest = hashlib.sha256()
-    for block in (*task.data, *(task.held_out or ())):
-        for array in jax.tree.leaves(block):
-            digest.update(np.ascontiguousarray(array).tobytes())
-        digest.update(repr((block.outputs, block.total)).encode())
-    skipped = ("progress", "checkpoint_dir", "time_limit", "n_jobs", "outputs")
-    kept = {
-        # A scheme is made of functions, which have no lasting name.
-        key: "scheme" if isinstance(value, Scheme) else repr(value)
-        for key, value in given.items()
-        if key not in skipped
-    }
-    kept["outputs"] = repr([likelihood.name for likelihood in task.likelihoods])
-    digest.update(json.dumps([seeds, kept], sort_keys=True).encode())
-    return digest.hexdigest()
+    settings = {key: value for key, value in given.items() if key not in _IRRELEVANT}
+    data = [
+        {"arrays": jax.tree.leaves(block), "rows": (block.outputs, block.total)}
+        for block in (*task.data, *(task.held_out or ()))
+    ]
+    return digest(
+        {
+            "data": data,
+            "likelihoods": list(task.likelihoods),
+            "scheme": task.scheme,
+            "seeds": seeds,
+            "settings": settings,
+        }
+    )
 
 
 class Checkpoints:
-    """One file in a folder, written every so many seconds.
+    """One file in a folder, written every 20 seconds.
 
     **Arguments:**
 
@@ -103,7 +104,7 @@ class Checkpoints:
         return callback
 
     def write_last(self, done: tuple[Outcome, ...]) -> None:
-        """The restart under way as it was last told, if it has been told at all."""
+        """Write the restart under way as it was last reported, if it was."""
         if self._last is not None:
             self.write(Standing(done, self._last.so_far()))
 
@@ -124,8 +125,8 @@ class Checkpoints:
         }
         arrays: dict[str, np.ndarray] = {}
         for number, outcome in enumerate(standing.done):
-            if outcome.fitted is not None:
-                arrays |= named_leaves(outcome.fitted, f"done.{number}.fitted")
+            if outcome.solution is not None:
+                arrays |= named_leaves(outcome.solution, f"done.{number}.solution")
             for key, value in outcome.trace.items():
                 arrays[f"done.{number}.trace.{key}"] = value
         run = standing.current
@@ -137,7 +138,7 @@ class Checkpoints:
             arrays |= named_leaves(run.state, "state")
             if run.best is not None:
                 arrays |= named_leaves(run.best, "best")
-            arrays |= named_leaves(run.trace, "steps")
+            arrays |= named_leaves(run.steps, "steps")
         modelfile.write(self.path, header, arrays)
         self._written = time.monotonic()
 
@@ -161,18 +162,14 @@ class Checkpoints:
         self, header: dict[str, Any], arrays: dict[str, np.ndarray]
     ) -> Standing:
         blank = restarts.begin(self.task, self.seeds[0])
-        fitted = Fitted(
-            blank.model,
-            from_prior(blank.model.prior),
-            self.task.scheme.theta.std(blank.theta),
-        )
+        like = solution(self.task.scheme, blank)
         done = tuple(
             Outcome(
                 None
                 if entry["error"] is not None
-                else filled(fitted, arrays, f"done.{number}.fitted"),
+                else filled(like, arrays, f"done.{number}.solution"),
                 columns(arrays, f"done.{number}.trace."),
-                or_infinite(entry["score"]),
+                restored(entry["score"], {}),
                 entry["ended"],
                 entry["error"],
             )
@@ -181,21 +178,22 @@ class Checkpoints:
         current = header["current"]
         if current is None:
             return Standing(done)
-        run = FitResult(
+        run = Run(
             state=filled(blank, arrays, "state"),
             start=int(current["start"]),
-            trace=self._steps(blank, arrays),
-            held_out=tuple((int(i), or_infinite(s)) for i, s in current["held_out"]),
+            steps=self._steps(blank, arrays),
+            held_out=tuple((int(i), restored(s, {})) for i, s in current["held_out"]),
             ended="no",
             best=filled(blank, arrays, "best") if current["held_out"] else None,
         )
         return Standing(done, run)
 
     def _steps(self, blank: TrainState, arrays: dict[str, np.ndarray]) -> StepInfo:
-        """What the steps reported, as NumPy arrays of the length of the run so far."""
+        """The reports of the steps, as NumPy arrays as long as the run so far."""
         task = self.task
-        step = training.make_step(task.scheme, batch_size=task.batch_size)
-        shapes = eqx.filter_eval_shape(step, blank, task.data)[1]
+        shapes = eqx.filter_eval_shape(
+            step, task.scheme, blank, task.data, batch_size=task.batch_size
+        )[1]
         places, structure = jax.tree_util.tree_flatten_with_path(shapes)
         leaves = [arrays["steps" + jax.tree_util.keystr(path)] for path, _ in places]
         return jax.tree.unflatten(structure, leaves)
@@ -204,7 +202,7 @@ class Checkpoints:
 def run_in_turn(
     keeper: Checkpoints, watched: Callable[[int], Any], *, resume: bool
 ) -> list[Outcome]:
-    """The starts one after another; what is done, and what is under way, is kept.
+    """The starts one after another; those done and the one under way are kept.
 
     `watched` gives each a context with a callback.
     """

@@ -1,9 +1,8 @@
-"""Where training starts: inducing points, length-scales, weights and offsets."""
+"""The start of training: inducing points, length-scales, weights and offsets."""
 
 from collections.abc import Sequence
 from typing import Any
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from sklearn.cluster import KMeans
@@ -12,34 +11,17 @@ from threadpoolctl import threadpool_limits
 from motleygp.inference.data import Dataset
 from motleygp.inference.model import Model
 from motleygp.inference.posterior import Posterior, from_precision
-from motleygp.kernels import EQ
-from motleygp.likelihoods import AbstractLikelihood, Gaussian
-from motleygp.prediction.seen import see
-from motleygp.priors import LMC, AbstractConvolution, AbstractPrior, Convolution
-from motleygp.priors._base import DEFAULT_JITTER
+from motleygp.kernels import EQ, AbstractKernel
+from motleygp.likelihoods import AbstractLikelihood, fit_constant
+from motleygp.priors import DEFAULT_JITTER, LMC, AbstractPrior
 
 # k-means on more rows than this only costs time.
 _MAX_CLUSTERED = 20_000
 # Length-scales of the latent processes, in standard deviations of the inputs: drawn
 # from short to long, so that some process is near whatever the data need.
 _LENGTHSCALES = (0.1, 1.0)
-# Those of the smoothing kernels: short, so that a convolution starts near the linear
-# model with the same processes, and lengthens where a function wants it.
-_SMOOTHING = 0.05
-# Latent processes by default: one per output between these, and so many where they are
-# no more than the scales that every function has at hand.
-_MIN_LATENTS, _MAX_LATENTS = 4, 10
-_SCALES = 4
-
-
-def usual_num_latents(
-    form: type[AbstractPrior], likelihoods: Sequence[AbstractLikelihood]
-) -> int:
-    """Q where the user names none; never more than there are functions."""
-    num_functions = sum(likelihood.num_functions for likelihood in likelihoods)
-    if issubclass(form, Convolution):
-        return min(_SCALES, num_functions)
-    return min(max(len(likelihoods), _MIN_LATENTS), _MAX_LATENTS, num_functions)
+# The paper's own, in its authors' code.
+_PAPER_JITTER = 1e-6
 
 
 def data_driven_start(
@@ -61,6 +43,7 @@ def initial_model(
     rank: tuple[int, ...],
     num_inducing: int,
     form: type[AbstractPrior] = LMC,
+    kernel: type[AbstractKernel] = EQ,
     offset: str = "marginal",
     jitter: float = DEFAULT_JITTER,
 ) -> Model:
@@ -69,64 +52,42 @@ def initial_model(
     if offset == "zero":
         offsets = np.zeros_like(offsets)
     x = np.concatenate([np.asarray(block.x) for block in data])
-    num_copies = sum(rank)
+    owners = form.group_functions(len(offsets), sum(rank))
     inducing = [
         cluster_centres(rng, rows, num_inducing)
-        for rows in _rows_of_groups(form, data, likelihoods, num_copies)
+        for rows in _rows_of_groups(owners, data, likelihoods)
     ]
     spread = np.where(x.std(axis=0) > 0, x.std(axis=0), 1.0) * np.sqrt(x.shape[1])
     lengthscale = draw_lengthscales(rng, num_latents)
-    weights = rng.normal(size=(len(offsets), num_copies))
-    if issubclass(form, Convolution):
-        # A function of its own inducing values sees the squares alone, as its kernel's
-        # mixture of scales: all of them, to begin with.
-        weights = np.sign(weights)
-    prior = _make_prior(
-        form,
-        kernel=EQ(lengthscale[:, None] * spread),
-        weights=weights / np.sqrt(num_copies),
-        smoothing=np.tile(_SMOOTHING * spread, (len(offsets), 1)),
-        inducing=np.stack(inducing),
-        rank=rank,
-        jitter=jitter,
-    )
     return Model(
-        prior=prior,
+        prior=form.start(
+            kernel=kernel.start(lengthscale[:, None] * spread),
+            weights=rng.normal(size=(len(offsets), sum(rank))),
+            inducing=np.stack(inducing),
+            spread=spread,
+            rank=rank,
+            jitter=jitter,
+        ),
         offset=jnp.asarray(offsets),
         likelihoods=fitted,
         fixed=("offset",) if offset == "zero" else (),
     )
 
 
-def _make_prior(
-    form: type[AbstractPrior], *, smoothing: np.ndarray, **arguments: Any
-) -> AbstractPrior:
-    if issubclass(form, AbstractConvolution):
-        return form(smoothing=smoothing, **arguments)
-    return form(**arguments)
-
-
 def _rows_of_groups(
-    form: type[AbstractPrior],
+    owners: Sequence[int | None],
     data: Dataset,
     likelihoods: Sequence[AbstractLikelihood],
-    num_copies: int,
 ) -> list[np.ndarray]:
     """The inputs among which each group's inducing points lie: all of them, or those of
-    its own output where a group belongs to a function."""
-    if not issubclass(form, Convolution):
-        every = np.concatenate([np.asarray(block.x) for block in data])
-        return [every] * num_copies
+    its function's output where a group belongs to a function."""
+    every = np.concatenate([np.asarray(block.x) for block in data])
     own = {d: np.asarray(block.x) for block in data for d in block.outputs}
-    return [
-        own[d]
-        for d, likelihood in enumerate(likelihoods)
-        for _ in range(likelihood.num_functions)
-    ]
-
-
-# The paper's own start, as its authors' code has it.
-_PAPER_JITTER = 1e-6
+    outputs = np.repeat(
+        np.arange(len(likelihoods)),
+        [likelihood.num_functions for likelihood in likelihoods],
+    )
+    return [every if owner is None else own[int(outputs[owner])] for owner in owners]
 
 
 def paper_start(
@@ -138,48 +99,44 @@ def paper_start(
     rank: tuple[int, ...],
     num_inducing: int,
     form: type[AbstractPrior] = LMC,
+    kernel: type[AbstractKernel] = EQ,
 ) -> tuple[Model, Posterior]:
     """The paper's model and q(u): zero offsets, and nothing fitted to the outputs.
 
-    Z is an even grid in each input, in random order but for the first, the same for
+    Z is an even grid in each input, in random order except for the first, the same for
     every group; weights are N(0, 1), length-scales c sqrt(P) U(0.001, 1.001) with c = 1
     and, for convolutions, c = 0.1 and smoothing length-scales 0.1 sqrt(P) U U'; q(u)
     has mean 0.2 N(0, 1) and covariance I or, for convolutions, 9 I. Where long
-    length-scales meet irregular Z this makes functions of a variance that no
-    exponential link can bear: the authors' code clips the exponents there, which breaks
-    the bound; here such a run ends.
+    length-scales meet irregular Z, the functions have a variance that no exponential
+    link can bear. The authors' code clips the exponents there, which breaks the bound;
+    here such a run ends.
     """
     x = np.concatenate([np.asarray(block.x) for block in data])
-    num_inputs, num_copies = x.shape[1], sum(rank)
-    convolved = issubclass(form, AbstractConvolution)
+    num_inputs = x.shape[1]
     grid = np.linspace(x.min(axis=0), x.max(axis=0), num_inducing)
     for p in range(1, num_inputs):
         grid[:, p] = rng.permutation(grid[:, p])
     lengthscale = np.sqrt(num_inputs) * (rng.uniform(size=(num_latents, 1)) + 0.001)
     num_functions = sum(likelihood.num_functions for likelihood in likelihoods)
-    weights = rng.normal(size=(num_functions, num_copies))
-    scale = 0.1 if convolved else 1.0
-    draws = rng.uniform(size=(2, num_functions, 1)) if convolved else np.ones((2, 1, 1))
-    num_groups = len(_rows_of_groups(form, data, likelihoods, num_copies))
+    weights = rng.normal(size=(num_functions, sum(rank)))
+    num_groups = len(form.group_functions(num_functions, sum(rank)))
+    prior, variance = form.paper_start(
+        rng,
+        kernel=kernel,
+        lengthscale=np.tile(lengthscale, (1, num_inputs)),
+        weights=weights,
+        inducing=np.tile(grid, (num_groups, 1, 1)),
+        rank=rank,
+        jitter=_PAPER_JITTER,
+    )
     model = Model(
-        prior=_make_prior(
-            form,
-            kernel=EQ(np.tile(scale * lengthscale, (1, num_inputs))),
-            weights=weights,
-            smoothing=np.tile(
-                scale * np.sqrt(num_inputs) * draws.prod(axis=0), (1, num_inputs)
-            ),
-            inducing=np.tile(grid, (num_groups, 1, 1)),
-            rank=rank,
-            jitter=_PAPER_JITTER,
-        ),
+        prior=prior,
         offset=jnp.zeros(num_functions),
         likelihoods=tuple(likelihoods),
         fixed=("offset",),
     )
     mean = 0.2 * rng.normal(size=(num_groups, num_inducing))
-    precision = np.eye(num_inducing) / (9.0 if convolved else 1.0)
-    precisions = np.tile(precision, (num_groups, 1, 1))
+    precisions = np.tile(np.eye(num_inducing) / variance, (num_groups, 1, 1))
     return model, from_precision(jnp.asarray(mean), jnp.asarray(precisions))
 
 
@@ -193,26 +150,18 @@ def draw_lengthscales(rng: np.random.Generator, num_latents: int) -> np.ndarray:
 def marginal_fits(
     data: Dataset, likelihoods: Sequence[AbstractLikelihood]
 ) -> tuple[tuple[AbstractLikelihood, ...], np.ndarray]:
-    """Each output's constant fit: the likelihoods, and the constants as one vector."""
+    """Each output's constant fit: the likelihoods at their start, and the constants as
+    one vector."""
     fits: dict[int, tuple[AbstractLikelihood, np.ndarray]] = {}
     for block in data:
         for place, d in enumerate(block.outputs):
             exposure = None
             if block.log_exposure is not None:
                 exposure = np.exp(block.log_exposure[place])
-            seen = see(np.asarray(block.y[place]), likelihoods[d], exposure)
-            fits[d] = seen.likelihood, seen.f
+            fits[d] = fit_constant(likelihoods[d], np.asarray(block.y[place]), exposure)
     ordered = [fits[d] for d in range(len(likelihoods))]
-    starts = tuple(_less_noise(likelihood) for likelihood, _ in ordered)
+    starts = tuple(likelihood.at_start() for likelihood, _ in ordered)
     return starts, np.concatenate([f for _, f in ordered])
-
-
-def _less_noise(likelihood: AbstractLikelihood) -> AbstractLikelihood:
-    """The constant fit calls everything noise; leave some of it for the functions."""
-    if isinstance(likelihood, Gaussian) and not likelihood.fixed:
-        halved = likelihood.log_noise - jnp.log(2.0)
-        return eqx.tree_at(lambda lik: lik.log_noise, likelihood, halved)
-    return likelihood
 
 
 def cluster_centres(

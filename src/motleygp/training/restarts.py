@@ -5,23 +5,21 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 import joblib
 import numpy as np
-from jaxtyping import PyTree
 
-from motleygp import optim
 from motleygp.inference.data import Dataset
 from motleygp.inference.model import Model, all_fixed
 from motleygp.inference.objective import full_elbo, held_out_nlpd
 from motleygp.inference.posterior import Posterior
 from motleygp.likelihoods import AbstractLikelihood
-from motleygp.optim import Scheme
-from motleygp.training import loop, step as training
-from motleygp.training.loop import FitResult, HeldOut
-from motleygp.training.step import TrainState
+from motleygp.optim import Scheme, fng
+from motleygp.training import loop, together
+from motleygp.training.loop import HeldOut
+from motleygp.training.state import Solution, TrainState, init, solution
+from motleygp.training.trace import Run, named_trace
 
 Start = Callable[
     [np.random.Generator, Dataset, Sequence[AbstractLikelihood]],
@@ -30,7 +28,7 @@ Start = Callable[
 
 
 class Task(NamedTuple):
-    """All that a run needs but its seed."""
+    """All that a run needs except its seed."""
 
     data: Dataset
     held_out: Dataset | None
@@ -42,23 +40,14 @@ class Task(NamedTuple):
     time_limit: float | None = None
 
 
-class Fitted(NamedTuple):
-    """The model at theta = mu, its whitened q, and the standard deviations of q(theta),
-    a tree like theta, where the scheme has any."""
-
-    model: Model
-    q: Posterior
-    std: PyTree | None = None
-
-
 class Outcome(NamedTuple):
-    """One run: what it fitted, its trace, and its score.
+    """One run: its solution, its trace, and its score.
 
     The score, lower is better, is the NLPD of the held-out rows, or minus the bound
     where none were held out; a run that failed has an infinite one, and `error`.
     """
 
-    fitted: Fitted | None
+    solution: Solution | None
     trace: dict[str, np.ndarray]
     score: float
     ended: str
@@ -70,27 +59,25 @@ def begin(task: Task, seed: int) -> TrainState:
     rng = np.random.default_rng(seed)
     model, q = task.start(rng, task.data, task.likelihoods)
     key = jr.key(int(rng.integers(2**31)))
-    return training.init(
-        key, model, task.data, task.scheme, num_steps=task.num_steps, q=q
-    )
+    return init(key, model, task.data, task.scheme, num_steps=task.num_steps, q=q)
 
 
 def run(
     task: Task,
     seed: int,
     callback: loop.Callback | None = None,
-    so_far: FitResult | None = None,
+    so_far: Run | None = None,
 ) -> Outcome:
     """One start, to its end; from where it stood, if it was interrupted."""
-    step = training.make_step(task.scheme, batch_size=task.batch_size)
     held_out = None
     if task.held_out is not None:
         held_out = HeldOut(ft.partial(_held_out_score, task.scheme, task.held_out))
     try:
-        result = loop.fit(
+        result = loop.run(
+            task.scheme,
             begin(task, seed) if so_far is None else so_far,
             task.data,
-            step,
+            batch_size=task.batch_size,
             callback=callback,
             held_out=held_out,
             time_limit=task.time_limit,
@@ -114,7 +101,8 @@ def run_in_turn(
 
 
 def absorb(
-    fitted: Fitted,
+    model: Model,
+    q: Posterior,
     data: Dataset,
     *,
     seed: int,
@@ -122,16 +110,21 @@ def absorb(
     num_steps: int,
     time_limit: float | None = None,
     callback: loop.Callback | None = None,
-) -> FitResult:
-    """q(u) given new rows as well: natural gradients with theta fixed, where the q(u)
-    of before has the prior's place. The new q is whitened."""
-    scheme = optim.fng()
-    model = all_fixed(fitted.model)
-    state = training.init(
-        jr.key(seed), model, data, scheme, num_steps=num_steps, base=fitted.q
+) -> Run:
+    """q(u) given new rows as well: natural gradients with theta fixed, where the old
+    q(u) takes the prior's place. The new q is whitened."""
+    scheme = fng()
+    state = init(
+        jr.key(seed), all_fixed(model), data, scheme, num_steps=num_steps, base=q
     )
-    step = training.make_step(scheme, batch_size=batch_size)
-    return loop.fit(state, data, step, callback=callback, time_limit=time_limit)
+    return loop.run(
+        scheme,
+        state,
+        data,
+        batch_size=batch_size,
+        callback=callback,
+        time_limit=time_limit,
+    )
 
 
 def run_together(
@@ -140,11 +133,11 @@ def run_together(
     callback: Callable[[int], bool | None] | None = None,
 ) -> list[Outcome]:
     """All starts under vmap; held-out rows judge them at the end alone."""
-    step = training.make_step(task.scheme, batch_size=task.batch_size)
-    results = loop.fit_together(
+    results = together.run_together(
+        task.scheme,
         [begin(task, seed) for seed in seeds],
         task.data,
-        step,
+        batch_size=task.batch_size,
         callback=callback,
         time_limit=task.time_limit,
     )
@@ -160,10 +153,10 @@ def run_in_processes(
     return list(outcomes)
 
 
-def best(outcomes: Sequence[Outcome]) -> tuple[Fitted, Outcome]:
+def best(outcomes: Sequence[Outcome]) -> tuple[Solution, Outcome]:
     """The run with the lowest score; `FloatingPointError` when every run failed."""
     chosen = min(outcomes, key=lambda outcome: outcome.score)
-    if chosen.fitted is None:
+    if chosen.solution is None:
         raise FloatingPointError(chosen.error)
     failed = [outcome.error for outcome in outcomes if outcome.error is not None]
     if failed:
@@ -171,31 +164,27 @@ def best(outcomes: Sequence[Outcome]) -> tuple[Fitted, Outcome]:
             f"{len(failed)} of {len(outcomes)} restarts failed: {failed[0]}",
             stacklevel=3,
         )
-    return chosen.fitted, chosen
+    return chosen.solution, chosen
 
 
-def _outcome(task: Task, result: FitResult) -> Outcome:
-    state = result.state
-    model, q = state.model, _posterior(task.scheme, state)
+def _outcome(task: Task, run: Run) -> Outcome:
+    found = solution(task.scheme, run.state)
     if task.held_out is not None:
-        score = _held_out_score(task.scheme, task.held_out, state)
+        score = _nlpd(found, task.held_out)
     else:
-        score = -full_elbo(model, q, task.data)
-    trace = loop.named_trace(result)
+        score = -full_elbo(found.model, found.q, task.data)
     if not np.isfinite(score):
         return _failed("the bound is not finite at the end of the run.")
-    fitted = Fitted(model, q, task.scheme.theta.std(state.theta))
-    return Outcome(fitted, trace, float(score), result.ended)
+    return Outcome(found, named_trace(run), float(score), run.ended)
 
 
 def _failed(error: str) -> Outcome:
     return Outcome(None, {}, np.inf, "failed", error)
 
 
-@eqx.filter_jit
-def _posterior(scheme: Scheme, state: TrainState) -> Posterior:
-    return training.posterior(scheme, state)
-
-
 def _held_out_score(scheme: Scheme, data: Dataset, state: TrainState) -> float:
-    return float(jnp.mean(held_out_nlpd(state.model, _posterior(scheme, state), data)))
+    return _nlpd(solution(scheme, state), data)
+
+
+def _nlpd(found: Solution, data: Dataset) -> float:
+    return float(jnp.mean(held_out_nlpd(found.model, found.q, data)))

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from motleygp.likelihoods import Bernoulli
 from motleygp.prediction.diagrams import (
     Shares,
     interval_shares,
@@ -22,7 +21,7 @@ def calibration(output: Output) -> Iterator[draw.Figure]:
     scored = output.scored
     if scored is None or len(scored.y) < 2 * _BINS:
         return
-    if isinstance(output.likelihood, Bernoulli):
+    if output.likelihood.binary:
         yield _reliability(reliability_shares(scored.p, scored.y, _BINS))
         return
     yield _coverage(interval_shares(scored.pit))

@@ -87,7 +87,7 @@ def relevance(facts: Facts) -> draw.Figure | None:
 
 def inducing(facts: Facts) -> draw.Figure | None:
     """Where the inducing points are, for one or two inputs."""
-    z = facts.model._theta()["inducing"]
+    z = facts.fitted.theta()["inducing"]
     if z.shape[-1] > 2:
         return None
     data = []
@@ -96,5 +96,5 @@ def inducing(facts: Facts) -> draw.Figure | None:
         dots = draw.dots(points[:, 0], up, f"group {group + 1}", size=6, opacity=0.8)
         del dots["marker"]["color"]
         data.append(dots)
-    names = [*facts.features, "group"][:2]
+    names = [*facts.fitted.inputs, "group"][:2]
     return draw.figure("The inducing points of each group.", data, *names)

@@ -5,9 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from motleygp.likelihoods import Bernoulli
+from motleygp.prediction import AbstractPredictive, distributions
 from motleygp.prediction.diagrams import crossed, some_places
-from motleygp.prediction.predictive import AbstractPredictive
 from motleygp.reporting._facts import Facts, Output
 from motleygp.reporting._figures import _draw as draw
 
@@ -29,7 +28,7 @@ class Grids(NamedTuple):
 
 def grids(facts: Facts) -> Grids:
     """A line for one input, a square for two, and partial dependences for more."""
-    low, high = facts.model.input_range_
+    low, high = facts.fitted.input_range
     features: list[int] = []
     values: list[np.ndarray] = []
     if len(low) == 1:
@@ -45,10 +44,7 @@ def grids(facts: Facts) -> Grids:
             values.append(own)
             parts.append(every.reshape(-1, len(low)))
         x = np.concatenate(parts)
-    ones = [np.ones(len(x))] * len(facts.outputs)
-    model = facts.model
-    p = model._distributions(x, (), ones, [model._fitted], show=False)
-    return Grids(x, p, features, values)
+    return Grids(x, distributions(facts.fitted, x), features, values)
 
 
 def most_relevant(facts: Facts, output: Output) -> list[int]:
@@ -59,20 +55,16 @@ def most_relevant(facts: Facts, output: Output) -> list[int]:
 
 def predictions(facts: Facts, output: Output, grid: Grids) -> Iterator[draw.Figure]:
     """An output over its inputs."""
-    if len(facts.features) == 1:
+    if len(facts.fitted.inputs) == 1:
         yield _curve(facts, output, grid)
-    elif len(facts.features) == 2:
+    elif len(facts.fitted.inputs) == 2:
         yield from _maps(facts, output, grid)
     else:
         yield from _dependences(facts, output, grid)
 
 
-def _binary(output: Output) -> bool:
-    return isinstance(output.likelihood, Bernoulli)
-
-
 def _mean_label(output: Output) -> str:
-    if not _binary(output):
+    if not output.likelihood.binary:
         return f"mean of {output.name}"
     label = (output.classes or (0, 1))[1]
     return f"probability that {output.name} is {label}"
@@ -85,7 +77,7 @@ def _curve(facts: Facts, output: Output, grid: Grids) -> draw.Figure:
         keep = some_places(len(output.scored.y), draw.MOST_DOTS)
         dots = output.scored.x[keep, 0], output.scored.y[keep]
         data.append(_stems(*dots) if output.likelihood.counts else draw.dots(*dots))
-    if _binary(output):
+    if output.likelihood.binary:
         caption = f"{_mean_label(output).capitalize()}."
         yaxis = {"range": [-0.05, 1.05]}
     else:
@@ -93,8 +85,12 @@ def _curve(facts: Facts, output: Output, grid: Grids) -> draw.Figure:
         steps = {"shape": "hvh"} if output.likelihood.discrete else {}
         data += draw.band(x, low, high, "95 % interval", "@band", **steps)
         caption = f"{output.name}: the mean and the 95 % interval."
-    data.append(draw.line(x, p.mean, "probability" if _binary(output) else "mean"))
-    figure = draw.figure(caption, data, facts.features[0], output.name, yaxis=yaxis)
+    data.append(
+        draw.line(x, p.mean, "probability" if output.likelihood.binary else "mean")
+    )
+    figure = draw.figure(
+        caption, data, facts.fitted.inputs[0], output.name, yaxis=yaxis
+    )
     return figure._replace(wide=True)
 
 
@@ -117,10 +113,10 @@ def _maps(facts: Facts, output: Output, grid: Grids) -> Iterator[draw.Figure]:
     shape = len(up), len(across)
     every = [(_mean_label(output), p.mean)]
     # Of a binary output it follows from the probability.
-    if not _binary(output):
+    if not output.likelihood.binary:
         every.append((f"standard deviation of {output.name}", p.std))
     for label, values in every:
-        limits = {"zmin": 0, "zmax": 1} if _binary(output) else {}
+        limits = {"zmin": 0, "zmax": 1} if output.likelihood.binary else {}
         heat = {
             "type": "heatmap",
             "x": draw.numbers(across),
@@ -141,7 +137,7 @@ def _maps(facts: Facts, output: Output, grid: Grids) -> Iterator[draw.Figure]:
             hover = "data: %{text}<extra></extra>"
             data.append(dots | {"text": values_there, "hovertemplate": hover})
         caption = f"The {label}" + (", and where data are." if len(data) > 1 else ".")
-        yield draw.figure(caption, data, *facts.features, height=400)
+        yield draw.figure(caption, data, *facts.fitted.inputs, height=400)
 
 
 def _dependences(facts: Facts, output: Output, grid: Grids) -> Iterator[draw.Figure]:
@@ -156,10 +152,10 @@ def _dependences(facts: Facts, output: Output, grid: Grids) -> Iterator[draw.Fig
         data = draw.band(x, low, high, "10 % to 90 % of the rows", "@band")
         data.append(draw.line(x, means.mean(axis=1), "average"))
         caption = (
-            f"The {_mean_label(output)} by {facts.features[place]}, the other inputs "
-            "staying as they are."
+            f"The {_mean_label(output)} by {facts.fitted.inputs[place]}, the other "
+            "inputs unchanged."
         )
-        yaxis = {"range": [-0.05, 1.05]} if _binary(output) else {}
+        yaxis = {"range": [-0.05, 1.05]} if output.likelihood.binary else {}
         yield draw.figure(
-            caption, data, facts.features[place], output.name, yaxis=yaxis
+            caption, data, facts.fitted.inputs[place], output.name, yaxis=yaxis
         )

@@ -1,6 +1,6 @@
 """How training went."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -61,7 +61,7 @@ def trace(history: Mapping[str, np.ndarray]) -> draw.Figure | None:
     return figure
 
 
-def restarts(starts: list[dict[str, Any]]) -> draw.Figure | None:
+def restarts(starts: Sequence[Mapping[str, Any]]) -> draw.Figure | None:
     """The running means of all starts, and their scores."""
     data = []
     ends = []

@@ -1,55 +1,20 @@
-"""Covariance functions k(x, x') in matrix form.
+"""The exponentiated quadratic kernel, in matrix form."""
 
-A kernel is plain data. Leaves may carry a leading axis, one entry per latent process:
-`take` picks from it, and every other method speaks of one process.
-"""
-
-import abc
 import math
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
+from motleygp.kernels._base import AbstractKernel
 from motleygp.numerics.linalg import product, transposed_product
 
 LOG_2PI = math.log(2.0 * math.pi)
-
-
-KernelT = TypeVar("KernelT", bound="AbstractKernel")
-
-
-class AbstractKernel(eqx.Module):
-    """k(x, x') of one latent process, or of a stack of them."""
-
-    @abc.abstractmethod
-    def __call__(
-        self, x: Float[Array, "N P"], z: Float[Array, "M P"]
-    ) -> Float[Array, "N M"]:
-        """The matrix of k(x_n, z_m)."""
-
-    @abc.abstractmethod
-    def diagonal(self, x: Float[Array, "N P"]) -> Float[Array, " N"]:
-        """k(x_n, x_n)."""
-
-    @property
-    @abc.abstractmethod
-    def lengthscale(self) -> Float[Array, "*Q P"]:
-        """The distance in each input over which the process forgets itself."""
-
-    @abc.abstractmethod
-    def with_lengthscale(self, lengthscale: ArrayLike) -> "AbstractKernel":
-        """The same kernel with other length-scales."""
-
-    def take(self: KernelT, index: Sequence[int]) -> KernelT:
-        """The stack of the processes named by `index`, with repetitions."""
-        rows = np.asarray(index)
-        return jax.tree.map(lambda leaf: leaf[rows], self)
 
 
 def squared_distance(
@@ -133,9 +98,15 @@ eq_values.defvjp(_eq_forward, _eq_backward)
 class EQ(AbstractKernel):
     """The exponentiated quadratic kernel exp(-1/2 sum_p (x_p - z_p)^2 / l_p^2).
 
-    Of unit variance: the scale is in the prior's weights. With `normalised=True` it is
-    the paper's E(tau | 0, L), L = diag(l^2): the same divided by (2 pi)^(P/2) prod l_p.
+    Its variance is 1, because the prior's weights carry the scale. `normalised=True`
+    gives the paper's E(tau | 0, L) with L = diag(l^2): the same kernel divided by
+    (2 pi)^(P/2) prod l_p.
     """
+
+    name: ClassVar[str] = "eq"
+    parts: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {"lengthscale": "log_lengthscale"}
+    )
 
     log_lengthscale: Float[Array, "*Q P"]
     normalised: bool = eqx.field(static=True)

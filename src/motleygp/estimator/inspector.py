@@ -1,0 +1,129 @@
+"""Inspection, parameters, files and the report of a fitted estimator."""
+
+import dataclasses
+import os
+from typing import Any, Self
+
+import pandas as pd
+from rich.console import Console
+from sklearn.utils.validation import check_is_fitted
+
+from motleygp.estimator import door, saving
+from motleygp.estimator.independent import IndependentGPs
+from motleygp.estimator.scorer import Scorer
+from motleygp.inference import parameters
+from motleygp.prediction import inspection
+
+
+class Inspector(Scorer):
+    """The part of `MotleyGP` that shows, changes and keeps a fitted model."""
+
+    def correlation(self) -> pd.DataFrame:
+        """The prior's correlation between all parameter functions at one input."""
+        return inspection.correlation(self._checked_fit())
+
+    def weights(self) -> pd.DataFrame:
+        """The weight of each latent process, "u1" and on, in each parameter function.
+
+        A process of rank R has R columns of its name.
+        """
+        return inspection.weights(self._checked_fit())
+
+    def lengthscales(self) -> pd.DataFrame:
+        """The length-scale of each latent process along each input, in its unit."""
+        return inspection.lengthscales(self._checked_fit())
+
+    def relevance(self) -> pd.DataFrame:
+        """How much each parameter function varies with each input.
+
+        The root mean square slope of the function, in its standard deviations per
+        standard deviation of the input. An input of no use has a slope near 0.
+        """
+        return inspection.relevance(self._checked_fit())
+
+    def summary(self) -> None:
+        """Print the parameter functions: offset, spread, and the input that each varies
+        with most, with the distance over which it does."""
+        Console().print(inspection.summary_table(self._checked_fit()))
+
+    def parameters(self) -> dict[str, Any]:
+        """All parameters of the model as NumPy arrays: constrained and unwhitened.
+
+        Inducing points and length-scales are in the user's units; the offsets, the
+        noise (a standard deviation, per Gaussian output) and q(u) belong to the data as
+        the model sees them, (y - output_shift) / output_scale.
+        """
+        return self._checked_fit().parameters()
+
+    def set_parameters(self, **new: Any) -> Self:
+        """Replace some of `parameters()`, keeping the rest; q(u) is kept unwhitened.
+
+        `jitter` follows from the kernel: it may be given as it is, but not changed.
+        """
+        fitted = self._checked_fit()
+        values = parameters.replaced(fitted.model, fitted.parameters(), new)
+        model, q, scaling = parameters.from_arrays(
+            fitted.model, fitted.scaling, fitted.outputs, values
+        )
+        self.fitted_ = dataclasses.replace(fitted, model=model, q=q, scaling=scaling)
+        return self
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the fitted model to one file, for `motleygp.load`, without pickle.
+
+        An older file of that name stays whole until the new one is complete.
+        """
+        saving.save(self.get_params(deep=False), self._checked_fit(), path)
+
+    def report(
+        self,
+        path: str | os.PathLike,
+        X: Any = None,
+        Y: Any = None,
+        *,
+        exposure: Any = None,
+        independent: IndependentGPs | None = None,
+        title: str = "MotleyGP report",
+        max_rows: int | None = None,
+    ) -> None:
+        """Write a description of the model and its scores as one HTML file.
+
+        The page has interactive figures and needs no network. Without data it describes
+        the model and its training alone.
+
+        **Arguments:**
+
+        - `X`, `Y`, `exposure`: rows to score, as in `metrics`; the fit should not have
+          seen them.
+        - `independent`: the fitted `independent()`, to compare with.
+        - `max_rows`: the most rows to score, chosen at random from more; by default
+          2000, and fewer for more than 5 outputs.
+        """
+        # Imported here, because it loads plotly.
+        from motleygp import reporting
+
+        fitted = self._checked_fit()
+        if (X is None) != (Y is None):
+            raise ValueError("`X` and `Y` must come together; got one of them.")
+        if max_rows is not None and max_rows < 1:
+            raise ValueError(f"`max_rows` must be at least 1; got {max_rows}.")
+        alone = None
+        if independent is not None:
+            check_is_fitted(independent, "models_")
+            door.check_names(fitted, independent.output_names_)
+            alone = {n: model.fitted_ for n, model in independent.models_.items()}
+        observed = None
+        if X is not None:
+            observed = door.new_observations(
+                fitted, X, Y, exposure=exposure, partly=True
+            )
+        reporting.write(
+            fitted,
+            path,
+            observed,
+            alone=alone,
+            title=title,
+            max_rows=max_rows,
+            seed=getattr(self, "random_state", None),
+            show=bool(self.progress),
+        )

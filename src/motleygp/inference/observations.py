@@ -1,0 +1,122 @@
+"""Observations in the user's units, output by output."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from motleygp.inference.checks import check_varies
+from motleygp.inference.data import Dataset, checked_pairs, gather
+from motleygp.inference.scaling import Scaling
+from motleygp.likelihoods import AbstractLikelihood
+from motleygp.numerics.sharing import once_each
+
+
+class Observations(NamedTuple):
+    """One entry per output: its inputs, its values (NaN where missing), how often they
+    count, and the exposure over which they were counted.
+
+    Outputs that share their inputs have the same object in `xs`.
+    """
+
+    names: list[str]
+    xs: list[np.ndarray]
+    ys: list[np.ndarray]
+    weights: list[np.ndarray] | None = None
+    exposures: list[np.ndarray] | None = None
+
+    @property
+    def shared(self) -> bool:
+        """Whether all outputs have the same inputs."""
+        return all(x is self.xs[0] for x in self.xs)
+
+    def distinct_inputs(self) -> list[np.ndarray]:
+        """The inputs of all outputs, shared ones once."""
+        return list({id(x): x for x in self.xs}.values())
+
+    def input_range(self) -> np.ndarray:
+        """The smallest and the largest value of each input: (2, P)."""
+        lows, highs = zip(
+            *((x.min(axis=0), x.max(axis=0)) for x in self.distinct_inputs()),
+            strict=True,
+        )
+        return np.stack([np.min(lows, axis=0), np.max(highs, axis=0)])
+
+    def exposure(self, d: int) -> np.ndarray:
+        """The exposure of each row of output d: 1 where none was given."""
+        if self.exposures is None:
+            return np.ones(len(self.xs[d]))
+        return self.exposures[d]
+
+    def dataset(self, scaling: Scaling) -> Dataset:
+        """The data as the model sees them; outputs without values are left out."""
+        data = gather(
+            once_each(scaling.inputs, self.xs),
+            scaling.outputs(self.ys),
+            weights=self.weights,
+            exposures=self.exposures,
+        )
+        if not data:
+            raise ValueError("`Y` must have observed values; got none.")
+        return data
+
+
+def observe(
+    names: Sequence[str],
+    xs: Sequence[np.ndarray],
+    ys: Sequence[np.ndarray],
+    likelihoods: Sequence[AbstractLikelihood],
+    *,
+    weights: Sequence[np.ndarray] | None = None,
+    exposures: Sequence[np.ndarray] | None = None,
+    complete: bool = False,
+) -> Observations:
+    """Checked observations; every output must have values that vary where they are to
+    be `complete`."""
+    checked, values = checked_pairs(xs, ys, likelihoods, names)
+    for d, (name, y) in enumerate(zip(names, values, strict=True)):
+        if complete:
+            check_varies(name, y)
+        if weights is not None:
+            own = weights[d][~np.isnan(y)]
+            if len(own) and not own.any():
+                raise ValueError(
+                    f"`sample_weight` must be above 0 for some observed value of "
+                    f"{name!r}; every weight is zero."
+                )
+    return Observations(
+        list(names),
+        checked,
+        values,
+        None if weights is None else list(weights),
+        None if exposures is None else list(exposures),
+    )
+
+
+def check_exposed(
+    given: Any, names: Sequence[str], likelihoods: Sequence[AbstractLikelihood]
+) -> None:
+    """A `ValueError` for an exposure of outputs that count nothing."""
+    counts = {
+        name: likelihood.counts
+        for name, likelihood in zip(names, likelihoods, strict=True)
+    }
+    named = list(given) if isinstance(given, Mapping) else []
+    wrong = [name for name in named if name in counts and not counts[name]]
+    if wrong or not any(counts.values()):
+        raise ValueError(
+            "`exposure` must belong to outputs that count, such as poisson; got "
+            f"{wrong[0] if wrong else ', '.join(names)!r}."
+        )
+
+
+def exposed(
+    exposures: Sequence[np.ndarray], likelihoods: Sequence[AbstractLikelihood]
+) -> list[np.ndarray]:
+    """The exposure of each row of each output: 1 for outputs that count nothing."""
+    if any((column <= 0).any() for column in exposures):
+        raise ValueError("`exposure` must be above 0; got 0.")
+    return [
+        column if likelihood.counts else np.ones(len(column))
+        for column, likelihood in zip(exposures, likelihoods, strict=True)
+    ]

@@ -1,0 +1,41 @@
+"""Many rows in chunks: the memory of an evaluation does not grow with its rows."""
+
+from collections.abc import Callable, Iterable
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+_CHUNK_ROWS = 2048
+
+
+def chunks(total: int, rows: int = _CHUNK_ROWS) -> list[slice]:
+    """The rows in pieces of equal size, except for the last."""
+    starts = range(0, total, rows)
+    return [slice(start, min(start + rows, total)) for start in starts]
+
+
+def in_chunks(
+    fn: Callable[..., Array | np.ndarray],
+    *arrays: np.ndarray,
+    watch: Callable[[list[slice]], Iterable[slice]] = iter,
+) -> np.ndarray:
+    """`fn` of some rows at a time, joined; rows run along the last axis.
+
+    The last chunk is padded with its first row, so that one program serves all chunks.
+    `watch` iterates over the chunks and may show progress.
+    """
+    total = arrays[0].shape[-1]
+    size = min(_CHUNK_ROWS, 1 << max(0, total - 1).bit_length())
+    joined = None
+    for rows in watch(chunks(total, size)):
+        pieces = [a[..., rows] for a in arrays]
+        length = pieces[0].shape[-1]
+        fill = [np.repeat(p[..., :1], size - length, axis=-1) for p in pieces]
+        whole = [np.concatenate(pair, -1) for pair in zip(pieces, fill, strict=True)]
+        part = np.asarray(fn(*map(jnp.asarray, whole)))[..., :length]
+        if joined is None:
+            joined = np.empty((*part.shape[:-1], total), part.dtype)
+        joined[..., rows] = part
+    assert joined is not None
+    return joined

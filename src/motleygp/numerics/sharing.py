@@ -1,0 +1,26 @@
+"""Arrays that several outputs share are one object, and are converted once."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+
+def once_each(fn: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+    """`fn` of each item, computed once for an object that occurs several times."""
+    found = {id(item): item for item in items}
+    found = {key: fn(item) for key, item in found.items()}
+    return [found[id(item)] for item in items]
+
+
+def one_object(xs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The same arrays, where those that are equal are one object."""
+    distinct: list[np.ndarray] = []
+
+    def first(x: np.ndarray) -> np.ndarray:
+        same = next((other for other in distinct if np.array_equal(other, x)), None)
+        if same is None:
+            distinct.append(x)
+        return x if same is None else same
+
+    return once_each(first, xs)

@@ -1,0 +1,80 @@
+"""Step sizes: a number, or a schedule over the step count."""
+
+import abc
+from typing import Any, ClassVar, TypeAlias
+
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Int
+
+from motleygp._types import Scalar
+from motleygp.named import Named
+from motleygp.optim._checks import check_known
+
+_OPTAX = (
+    "constant_schedule",
+    "cosine_decay_schedule",
+    "cosine_onecycle_schedule",
+    "exponential_decay",
+    "linear_onecycle_schedule",
+    "linear_schedule",
+    "polynomial_schedule",
+    "warmup_cosine_decay_schedule",
+    "warmup_exponential_decay_schedule",
+)
+
+
+class AbstractSchedule(Named):
+    """A value for every step count; data, so that a scheme with it can be saved."""
+
+    kind: ClassVar[str] = "schedule"
+
+    @abc.abstractmethod
+    def __call__(self, count: Int[Array, ""]) -> Float[Array, ""]:
+        """The value at the step of this count, which starts at 0."""
+
+
+class OptaxSchedule(AbstractSchedule):
+    """A schedule of optax, by its name and arguments: see `schedule`."""
+
+    name: ClassVar[str] = "optax"
+
+    function: str
+    arguments: tuple[tuple[str, Any], ...]
+
+    def __check_init__(self) -> None:
+        check_known("function", self.function, _OPTAX)
+
+    def __call__(self, count: Int[Array, ""]) -> Float[Array, ""]:
+        value = getattr(optax, self.function)(**dict(self.arguments))
+        return jnp.asarray(value(count), dtype=float)
+
+
+def schedule(function: str, **arguments: Any) -> OptaxSchedule:
+    """One of optax's schedules as data.
+
+    `schedule("linear_schedule", init_value=0.1, end_value=0.01, transition_steps=500)`
+    is `optax.linear_schedule` with these arguments.
+    """
+    return OptaxSchedule(function, tuple(sorted(arguments.items())))
+
+
+class RunningMeanRate(AbstractSchedule):
+    """max(rate, 1 / (count + 1)): the average of the first values, then the rate's."""
+
+    name: ClassVar[str] = "running_mean"
+
+    rate: "Rate"
+
+    def __call__(self, count: Int[Array, ""]) -> Float[Array, ""]:
+        return jnp.maximum(at(self.rate, count), 1.0 / (count + 1.0))
+
+
+Rate: TypeAlias = float | Scalar | AbstractSchedule
+
+
+def at(value: Rate, num_steps: Int[Array, ""]) -> Scalar:
+    """The value of a step size at this step."""
+    if isinstance(value, AbstractSchedule):
+        value = value(num_steps)
+    return jnp.asarray(value, dtype=float)

@@ -1,0 +1,106 @@
+"""A fitted model: the one value that answers, files, reports and updates take."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Array
+
+from motleygp.inference import Model, Posterior, Scaling, trainable
+from motleygp.inference.parameters import theta_arrays, to_arrays
+from motleygp.named import Named
+from motleygp.optim import Scheme
+from motleygp.prediction.seen import Seen
+from motleygp.tables.infer import Choice
+
+
+class Fitted(Named):
+    """All of a fit except its data.
+
+    - `model`, `q`: the model at theta = mu, and its whitened q(u).
+    - `std`: the standard deviations of q(theta), one array per leaf of theta; `None`
+      for a scheme without q(theta).
+    - `scheme`: how it was trained.
+    - `scaling`: the units of its inputs and outputs.
+    - `outputs`, `inputs`: their names; those of the inputs are made up where the data
+      had none, and `inputs_named` is then false.
+    - `classes`: for each output, the labels behind 0 and 1, or `None`.
+    - `seen`: for each output, its counts and its constant fit.
+    - `input_range`: the smallest and the largest value of each input.
+    - `choices`: the likelihoods that were inferred, with the reasons.
+    - `trace`, `ended`: the reports of the best run's steps, and the reason for its end.
+    - `starts`: the "score", "trace", "ended" and "error" of every start.
+    """
+
+    kind: ClassVar[str] = "fitted"
+    name: ClassVar[str] = "fitted"
+
+    model: Model
+    q: Posterior
+    std: tuple[Array, ...] | None
+    scheme: Scheme
+    scaling: Scaling
+    outputs: tuple[str, ...]
+    inputs: tuple[str, ...]
+    inputs_named: bool
+    classes: tuple[tuple[Any, Any] | None, ...]
+    seen: tuple[Seen, ...]
+    input_range: np.ndarray
+    choices: tuple[Choice, ...]
+    trace: Mapping[str, np.ndarray]
+    ended: str
+    starts: tuple[Mapping[str, Any], ...]
+
+    def __check_init__(self) -> None:
+        """A `ValueError` where the parts do not fit one another."""
+        groups, size, num_inputs = self.model.prior.inducing.shape
+        num_outputs = len(self.model.likelihoods)
+        expected = {
+            "q.mean": (self.q.mean, (groups, size)),
+            "q.precision": (self.q.precision, (groups, size, size)),
+            "q.half": (self.q.half, (groups, size, size)),
+            "scaling.x_shift": (self.scaling.x_shift, (num_inputs,)),
+            "scaling.x_scale": (self.scaling.x_scale, (num_inputs,)),
+            "scaling.y_shift": (self.scaling.y_shift, (num_outputs,)),
+            "scaling.y_scale": (self.scaling.y_scale, (num_outputs,)),
+            "input_range": (self.input_range, (2, num_inputs)),
+        }
+        for name, (array, shape) in expected.items():
+            if array.shape != shape:
+                raise ValueError(
+                    f"`{name}` must have shape {shape}; got {array.shape}."
+                )
+        counts = [len(part) for part in (self.outputs, self.classes, self.seen)]
+        if counts != [num_outputs] * 3 or len(self.inputs) != num_inputs:
+            raise ValueError(
+                f"there must be {num_outputs} outputs and {num_inputs} inputs; got "
+                f"{counts} and {len(self.inputs)}."
+            )
+        self._check_std()
+
+    def _check_std(self) -> None:
+        if self.std is None:
+            return
+        theta = jax.tree.leaves(eqx.filter(self.model, trainable(self.model)))
+        if [a.shape for a in self.std] != [a.shape for a in theta]:
+            raise ValueError("`std` must have the shapes of theta's arrays.")
+
+    @property
+    def seen_by_output(self) -> dict[str, Seen]:
+        """The counts and the constant fit of each output, by its name."""
+        return dict(zip(self.outputs, self.seen, strict=True))
+
+    @property
+    def classes_by_output(self) -> dict[str, tuple[Any, Any] | None]:
+        """The labels behind 0 and 1 of each output, by its name."""
+        return dict(zip(self.outputs, self.classes, strict=True))
+
+    def theta(self) -> dict[str, Any]:
+        """The parameters by name, without those of q(u) and the units."""
+        return theta_arrays(self.model, self.scaling, self.outputs)
+
+    def parameters(self) -> dict[str, Any]:
+        """All parameters by name: see `inference.parameters.to_arrays`."""
+        return to_arrays(self.model, self.q, self.scaling, self.outputs)

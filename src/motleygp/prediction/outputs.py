@@ -1,0 +1,77 @@
+"""Predictive distributions of the outputs of a model."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float
+
+from motleygp.inference import Model, Posterior, Scaling, no_scaling
+from motleygp.inference.conditioning import Observed
+from motleygp.prediction import functions
+from motleygp.prediction.fitted import Fitted
+from motleygp.prediction.functions import Watch
+from motleygp.prediction.predictive import AbstractPredictive, Mixture, Predictive
+
+
+def predict(
+    model: Model,
+    q: Posterior,
+    x: Float[np.ndarray, "N P"],
+    *,
+    scaling: Scaling | None = None,
+    exposures: Sequence[np.ndarray] | None = None,
+    observed: Sequence[Observed] = (),
+    watch: Watch = iter,
+) -> list[Predictive]:
+    """The predictive distribution of every output at the rows of x.
+
+    **Arguments:**
+
+    - `model`, `q`: the model and its whitened q(u).
+    - `scaling`: the units of x and of the outputs; those of the model by default.
+    - `exposures`: of counts, one vector per output; ones by default.
+    - `observed`: outputs observed at these rows, on which each row is conditioned.
+    - `watch`: iterates over the chunks of rows, and may show progress.
+    """
+    x = np.asarray(x, dtype=float)
+    if scaling is None:
+        scaling = no_scaling(x.shape[1], len(model.likelihoods))
+    mean, var = functions.moments(model, q, scaling.inputs(x), observed, watch)
+    found = []
+    for d, likelihood in enumerate(model.likelihoods):
+        block = list(model.blocks[d])
+        own = mean[block]
+        if likelihood.counts and exposures is not None:
+            own[0] += np.log(exposures[d])
+        shift, scale = float(scaling.y_shift[d]), float(scaling.y_scale[d])
+        found.append(Predictive(likelihood, own, var[block], shift=shift, scale=scale))
+    return found
+
+
+def distributions(
+    fitted: Fitted,
+    x: np.ndarray,
+    *,
+    exposures: Sequence[np.ndarray] | None = None,
+    observed: Sequence[Observed] = (),
+    models: Sequence[tuple[Model, Posterior]] | None = None,
+    watch: Watch = iter,
+) -> dict[str, AbstractPredictive]:
+    """The predictive distribution of every output by name, in the user's units: that of
+    the fit, or the average over `models`, its draws of theta."""
+    every = [
+        predict(
+            model,
+            q,
+            x,
+            scaling=fitted.scaling,
+            exposures=exposures,
+            observed=observed,
+            watch=watch,
+        )
+        for model, q in models or [(fitted.model, fitted.q)]
+    ]
+    return {
+        name: own[0] if len(own) == 1 else Mixture(own)
+        for name, *own in zip(fitted.outputs, *every, strict=True)
+    }

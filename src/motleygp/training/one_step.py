@@ -1,0 +1,163 @@
+"""One pure step of training, for every scheme and prior."""
+
+import functools as ft
+from collections.abc import Callable
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Bool, Int, PyTree
+
+from motleygp._types import Scalar
+from motleygp.inference.data import Dataset
+from motleygp.inference.objective import (
+    Gradients,
+    Terms,
+    gradients,
+    unwhitened_gradients,
+)
+from motleygp.numerics.linalg import over_groups
+from motleygp.optim import QInfo, Scheme, retract
+from motleygp.training.state import Progress, TrainState
+
+# Convergence is judged on the mean of the bound over so many iterations.
+_WINDOW = 200
+
+
+class StepInfo(NamedTuple):
+    """The course of one step: minus the bound on its minibatch and its draw of theta,
+    the step of q(u), and whether the draw was refused."""
+
+    nelbo: Scalar
+    q: QInfo
+    refused: Bool[Array, ""]
+
+
+def step(
+    scheme: Scheme, state: TrainState, data: Dataset, *, batch_size: int
+) -> tuple[TrainState, StepInfo]:
+    """One step on q(u) and theta, from the same minibatch, draws and old state.
+
+    A draw of theta at which the bound or a gradient is not finite is refused: q(u)
+    stays, theta goes back to its place one step ago, and its next steps are shorter.
+    """
+    batch, order = minibatch(state, data, batch_size)
+    key = jr.fold_in(jr.fold_in(state.key, state.iteration), len(data))
+    draws = scheme.theta.sample(key, state.theta, scheme.num_samples)
+
+    def at(theta: PyTree) -> tuple[Terms, Gradients]:
+        model = eqx.combine(theta, state.fixed)
+        if scheme.whitened:
+            return gradients(model, state.q, batch, state.base)
+        return unwhitened_gradients(model, state.q, batch)
+
+    terms, grads = _of_draws(at, draws, scheme.num_samples)
+    nelbo = -jnp.mean(terms)
+    mean_q = jax.tree.map(lambda a: jnp.mean(a, axis=0), grads.q)
+    pace = _pace(scheme, state)
+    q, q_state, q_info = scheme.q.update(mean_q, state.q_state, state.q, pace)
+    theta = state.theta
+    if jax.tree.leaves(theta.mean):  # all of theta may be held fixed
+        theta = scheme.theta.update(grads.theta, theta, pace)
+    good = _all_finite((nelbo, grads)) | (not scheme.refuse)
+    theta, q, q_state = jax.tree.map(
+        lambda new, old: jnp.where(good, new, old),
+        (theta, q, q_state),
+        (retract(state.theta), state.q, state.q_state),
+    )
+    new = state._replace(
+        theta=theta,
+        q=q,
+        q_state=q_state,
+        order=order,
+        iteration=state.iteration + 1,
+        progress=_followed(state, nelbo, good),
+    )
+    return _nearer(scheme, new), StepInfo(nelbo, q_info, ~good)
+
+
+def _of_draws(
+    at: Callable[[PyTree], tuple[Terms, Gradients]], draws: PyTree, num_samples: int
+) -> tuple[Array, Gradients]:
+    """The bounds and gradients at the draws of theta, stacked."""
+    if num_samples == 1:
+        terms, grads = at(jax.tree.map(lambda leaf: leaf[0], draws))
+        return terms.elbo[None], jax.tree.map(lambda leaf: leaf[None], grads)
+
+    def one(draw: PyTree) -> tuple[Array, Gradients]:
+        terms, grads = at(draw)
+        return terms.elbo, grads
+
+    return over_groups(one, draws)
+
+
+def _pace(scheme: Scheme, state: TrainState) -> Scalar:
+    """What the step sizes are multiplied by: up to 1, and down to 0 at the end."""
+    up = (state.iteration + 1.0) / (scheme.warm_up + 1.0)
+    left = (state.horizon - state.iteration) / jnp.maximum(state.cool_down, 1)
+    down = jnp.where(state.cool_down > 0, left, 1.0)
+    return jnp.minimum(1.0, jnp.minimum(up, down))
+
+
+def _followed(state: TrainState, nelbo: Scalar, good: Bool[Array, ""]) -> Progress:
+    """The progress after one more iteration.
+
+    A window betters the best one when its mean is lower by more than its standard
+    error: what is less cannot be told from the noise of the minibatches. Refused draws
+    do not count.
+    """
+    old = state.progress
+    nelbo = jnp.where(good, nelbo, 0.0)
+    total, square, count = old.total + nelbo, old.square + nelbo**2, old.accepted + good
+    mean = total / count  # NaN, and no better, where every draw was refused
+    error = jnp.sqrt(jnp.maximum(square / count - mean**2, 0.0) / count)
+    bettered = mean < old.best - error
+    full = (state.iteration + 1) % _WINDOW == 0
+    closed = Progress(
+        jnp.zeros(()),
+        jnp.zeros(()),
+        jnp.zeros(()),
+        jnp.fmin(mean, old.best),
+        jnp.where(bettered | jnp.isinf(old.best), 0, old.stale + 1),
+    )
+    running = old._replace(total=total, square=square, accepted=count)
+    return jax.tree.map(lambda a, b: jnp.where(full, a, b), closed, running)
+
+
+def _nearer(scheme: Scheme, state: TrainState) -> TrainState:
+    """Begin the cool-down when the bound has been stale for too long."""
+    if scheme.patience is None:
+        return state
+    stale = state.progress.stale >= scheme.patience
+    soon = jnp.minimum(state.horizon, state.iteration + state.cool_down)
+    return state._replace(horizon=jnp.where(stale, soon, state.horizon))
+
+
+def _all_finite(tree: PyTree) -> Bool[Array, ""]:
+    return jnp.all(
+        jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree)])
+    )
+
+
+def minibatch(
+    state: TrainState, data: Dataset, batch_size: int
+) -> tuple[Dataset, tuple[Int[Array, " N"], ...]]:
+    """The rows of this iteration, without replacement within an epoch.
+
+    Each block is shuffled anew when its rows are used up; rows that do not fill a last
+    batch wait for the next shuffle.
+    """
+    blocks, orders = [], []
+    for number, (block, order) in enumerate(zip(data, state.order, strict=True)):
+        size = min(batch_size, block.total)
+        place = state.iteration % (block.total // size)
+        key = jr.fold_in(jr.fold_in(state.key, state.iteration), number)
+        order = jax.lax.cond(
+            place == 0, ft.partial(jr.permutation, key), lambda rows: rows, order
+        )
+        rows = jax.lax.dynamic_slice_in_dim(order, place * size, size)
+        blocks.append(block.take(rows))
+        orders.append(order)
+    return tuple(blocks), tuple(orders)

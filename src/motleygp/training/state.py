@@ -1,0 +1,135 @@
+"""The state of a run: all that a step reads and writes."""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Int, PyTree
+
+from motleygp._types import RandomKey, Scalar
+from motleygp.inference.data import Dataset
+from motleygp.inference.model import Model, trainable
+from motleygp.inference.posterior import (
+    Posterior,
+    from_precision,
+    from_prior,
+    unwhiten,
+    whiten,
+)
+from motleygp.optim import Scheme, ThetaState
+
+
+class Progress(NamedTuple):
+    """The watch on convergence: sums of minus the bound and of its square over the
+    window so far, the number of draws in them, the mean of the best window, and the
+    number of windows since."""
+
+    total: Scalar
+    square: Scalar
+    accepted: Scalar
+    best: Scalar
+    stale: Int[Array, ""]
+
+
+class TrainState(NamedTuple):
+    """All that a step reads and writes; saving it is saving the run.
+
+    `theta` is the state of theta's optimiser, whose `mean` is mu; `fixed` is the rest
+    of the model. `q` is the whitened q(v), or q(u) itself, as the scheme has it.
+    The run ends at iteration `horizon`, which moves closer once the bound has stopped
+    improving; over the last `cool_down` iterations the steps go to zero. `base` takes
+    the place of p(u) where earlier rows have been absorbed already.
+    """
+
+    theta: ThetaState
+    fixed: Model
+    q: Posterior
+    q_state: Any
+    order: tuple[Int[Array, " N"], ...]
+    key: RandomKey
+    iteration: Int[Array, ""]
+    horizon: Int[Array, ""]
+    cool_down: Int[Array, ""]
+    progress: Progress
+    base: Posterior | None = None
+
+    @property
+    def model(self) -> Model:
+        """The model at theta = mu."""
+        return eqx.combine(self.theta.mean, self.fixed)
+
+
+def init(
+    key: RandomKey,
+    model: Model,
+    data: Dataset,
+    scheme: Scheme,
+    *,
+    num_steps: int,
+    q: Posterior | None = None,
+    base: Posterior | None = None,
+) -> TrainState:
+    """The state before the first step.
+
+    q(u) is as given, of the inducing values themselves, or at the prior; or at `base`,
+    the whitened q of earlier rows, which then takes the prior's place.
+    """
+    if base is not None:
+        carried = base
+    elif q is None:
+        whitened = from_prior(model.prior)
+        carried = whitened if scheme.whitened else _unwhitened(model, whitened)
+    else:
+        carried = whiten(model.prior, q.mean, q.cov()) if scheme.whitened else q
+    theta, fixed = eqx.partition(model, trainable(model))
+    return TrainState(
+        theta=scheme.theta.init(theta),
+        fixed=fixed,
+        q=carried,
+        q_state=scheme.q.init(carried),
+        order=tuple(jnp.arange(block.total) for block in data),
+        key=key,
+        iteration=jnp.zeros((), int),
+        # Typed: an untyped number would change its type in the loop, and the second
+        # chunk of a run would compile anew.
+        horizon=jnp.asarray(num_steps, dtype=int),
+        cool_down=jnp.asarray(int(scheme.cool_down * num_steps), dtype=int),
+        progress=Progress(
+            jnp.zeros(()),
+            jnp.zeros(()),
+            jnp.zeros(()),
+            jnp.asarray(jnp.inf, dtype=float),
+            jnp.zeros((), int),
+        ),
+        base=base,
+    )
+
+
+def _unwhitened(model: Model, q: Posterior) -> Posterior:
+    mean, cov = unwhiten(model.prior, q)
+    return from_precision(mean, jnp.stack([jnp.linalg.inv(v) for v in cov]))
+
+
+def posterior(scheme: Scheme, state: TrainState) -> Posterior:
+    """The whitened q at theta = mu."""
+    if scheme.whitened:
+        return state.q
+    return whiten(state.model.prior, state.q.mean, state.q.cov())
+
+
+class Solution(NamedTuple):
+    """The model at theta = mu, its whitened q, and the standard deviations of q(theta),
+    a tree like theta, where the scheme has any."""
+
+    model: Model
+    q: Posterior
+    std: PyTree | None
+
+
+_posterior = eqx.filter_jit(posterior)
+
+
+def solution(scheme: Scheme, state: TrainState) -> Solution:
+    """The result of a run in this state."""
+    std = scheme.theta.std(state.theta)
+    return Solution(state.model, _posterior(scheme, state), std)

@@ -1,0 +1,88 @@
+"""Several runs at once, for devices that are faster by the batch."""
+
+import time
+from collections.abc import Callable, Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from motleygp.inference.data import Dataset
+from motleygp.optim import Scheme
+from motleygp.training.loop import steps
+from motleygp.training.one_step import StepInfo
+from motleygp.training.state import TrainState
+from motleygp.training.trace import Run, joined
+
+
+@eqx.filter_jit
+def _run_chunk_together(
+    scheme: Scheme, states: TrainState, data: Dataset, batch_size: int, chunk: int
+) -> tuple[TrainState, StepInfo]:
+    arrays, static = eqx.partition(states, eqx.is_array)
+
+    def one(arrays: TrainState) -> tuple[TrainState, StepInfo]:
+        state = eqx.combine(arrays, static)
+        new, info = steps(scheme, state, data, batch_size, chunk, state.horizon)
+        return eqx.filter(new, eqx.is_array), info
+
+    arrays, infos = jax.vmap(one)(arrays)
+    return eqx.combine(arrays, static), infos
+
+
+def run_together(
+    scheme: Scheme,
+    states: Sequence[TrainState],
+    data: Dataset,
+    *,
+    batch_size: int,
+    chunk: int = 50,
+    callback: Callable[[int], bool | None] | None = None,
+    time_limit: float | None = None,
+) -> list[Run]:
+    """Run several starts under vmap, each to its own horizon.
+
+    Not for a CPU, where a batch of factorisations can wait for itself for ever.
+    """
+    begun = time.monotonic()
+    stacked, static = _stacked(states)
+    infos: list[list[StepInfo]] = [[] for _ in states]
+    ended = "horizon"
+    try:
+        while (stacked.iteration < stacked.horizon).any():
+            start = np.asarray(stacked.iteration)
+            stacked, filled = _run_chunk_together(
+                scheme, stacked, data, batch_size, chunk
+            )
+            now = np.asarray(stacked.iteration)
+            filled = jax.tree.map(np.asarray, filled)
+            for r, length in enumerate(now - start):
+                infos[r].append(jax.tree.map(lambda a, r=r, n=length: a[r, :n], filled))
+            if callback is not None and callback(int(now.max())):
+                ended = "callback"
+                break
+            if time_limit is not None and time.monotonic() - begun > time_limit:
+                ended = "time"
+                break
+    except KeyboardInterrupt:
+        ended = "interrupted"
+    arrays = eqx.filter(stacked, eqx.is_array)
+    return [
+        Run(
+            state=eqx.combine(jax.tree.map(lambda leaf, r=r: leaf[r], arrays), static),
+            start=int(state.iteration),
+            steps=joined(infos[r]),
+            held_out=(),
+            ended=ended,
+        )
+        for r, state in enumerate(states)
+    ]
+
+
+def _stacked(states: Sequence[TrainState]) -> tuple[TrainState, TrainState]:
+    """The states as one with a leading axis, and the part that they share."""
+    arrays = [eqx.filter(state, eqx.is_array) for state in states]
+    static = eqx.filter(states[0], eqx.is_array, inverse=True)
+    together = jax.tree.map(lambda *leaves: jnp.stack(leaves), *arrays)
+    return eqx.combine(together, static), static
