@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from typing import Any, Self
+from typing import Any
 
 import pandas as pd
 from rich.console import Console
@@ -55,7 +55,7 @@ class Inspector(Scorer):
         """
         return self._checked_fit().parameters()
 
-    def set_parameters(self, **new: Any) -> Self:
+    def set_parameters(self, **new: Any) -> "Inspector":
         """Replace some of `parameters()`, keeping the rest; q(u) is kept unwhitened.
 
         `jitter` follows from the kernel: it may be given as it is, but not changed.

@@ -19,8 +19,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
 from motleygp._version import __version__
 from motleygp.files import modelfile
@@ -56,7 +54,7 @@ def load(path: str | os.PathLike) -> tuple[dict[str, Any], Fitted]:
     with refusing(path, "model"):
         if header["kind"] != "model":
             raise ModelFileError(f"its kind is {header['kind']!r}.")
-        fitted = _on_device(restored(header["fitted"], arrays))
+        fitted = _checked(restored(header["fitted"], arrays))
         likelihoods = [
             likelihood.in_units(1.0 / scale)
             for likelihood, scale in zip(
@@ -67,29 +65,12 @@ def load(path: str | os.PathLike) -> tuple[dict[str, Any], Fitted]:
         return restored(header["settings"], arrays) | {"outputs": outputs}, fitted
 
 
-def _on_device(fitted: Fitted) -> Fitted:
-    """The fitted model with the arrays of model and q as JAX's, which are float64."""
+def _checked(fitted: Any) -> Fitted:
+    """The fitted model of a file, whose arrays are 64-bit floats."""
     if not isinstance(fitted, Fitted):
         raise ModelFileError(f"it holds a {type(fitted).__name__}.")
-
-    def array(leaf: Any) -> Any:
-        if not isinstance(leaf, np.ndarray):
-            return leaf
-        if leaf.dtype != np.float64:
+    for leaf in jax.tree.leaves((fitted.model, fitted.q, fitted.std)):
+        if isinstance(leaf, jax.Array) and leaf.dtype != float:
             raise ModelFileError(f"its arrays must be float64; got {leaf.dtype}.")
-        return jnp.asarray(leaf)
-
-    model, q, std, seen = jax.tree.map(
-        array, (fitted.model, fitted.q, fitted.std, [s.likelihood for s in fitted.seen])
-    )
-    return dataclasses.replace(
-        fitted,
-        model=model,
-        q=q,
-        std=std,
-        seen=tuple(
-            dataclasses.replace(own, likelihood=likelihood)
-            for own, likelihood in zip(fitted.seen, seen, strict=True)
-        ),
-        choices=tuple(Choice(*choice) for choice in fitted.choices),
-    )
+    choices = tuple(Choice(*choice) for choice in fitted.choices)
+    return dataclasses.replace(fitted, choices=choices)

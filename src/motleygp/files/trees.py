@@ -102,7 +102,7 @@ def describe(value: Any, place: str) -> tuple[Any, dict[str, np.ndarray]]:
             return value
         if _is_array(value):
             arrays[place] = np.asarray(value)
-            return {"array": place}
+            return {"array" if isinstance(value, jax.Array) else "numpy": place}
         if isinstance(value, Named):
             fields = dataclasses.fields(value)
             own = {
@@ -137,7 +137,7 @@ def plain(value: Any, place: str = "a value") -> Any:
 
 
 def restored(spec: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    """The value that `describe` has described. Arrays are NumPy's.
+    """The value that `describe` has described.
 
     The classes' own checks run; a `ModelFileError` names a class that is not known.
     """
@@ -146,7 +146,9 @@ def restored(spec: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     if not isinstance(spec, dict):
         return spec
     if "array" in spec:
-        return arrays[spec["array"]]
+        return jnp.asarray(arrays[spec["array"]])
+    if "numpy" in spec:
+        return arrays[spec["numpy"]]
     if "float" in spec:
         return float(_SPECIAL[spec["float"]])
     if "dict" in spec:

@@ -30,8 +30,8 @@ class AbstractPredictive(abc.ABC):
     """
 
     likelihood: AbstractLikelihood
-    _shift: float
-    _scale: float
+    shift: float
+    scale: float
 
     @abc.abstractmethod
     def __len__(self) -> int:
@@ -52,7 +52,7 @@ class AbstractPredictive(abc.ABC):
         """`n` draws for each row, of shape (n, N)."""
 
     @abc.abstractmethod
-    def _inner_moments(self) -> np.ndarray:
+    def inner_moments(self) -> np.ndarray:
         """E[y] and var[y] as the likelihood sees y: (2, N)."""
 
     def crps_in_closed_form(self, y: np.ndarray) -> np.ndarray | None:
@@ -61,7 +61,7 @@ class AbstractPredictive(abc.ABC):
         return None
 
     @abc.abstractmethod
-    def _inner_cdf(self, y: np.ndarray) -> np.ndarray:
+    def inner_cdf(self, y: np.ndarray) -> np.ndarray:
         """P(Y <= y) as the likelihood sees y, all rows at once."""
 
     def __repr__(self) -> str:
@@ -72,17 +72,17 @@ class AbstractPredictive(abc.ABC):
         y = np.asarray(y, dtype=float)
         if y.shape != (len(self),):
             raise ValueError(f"`y` must have shape ({len(self)},); got {y.shape}.")
-        return (y - self._shift) / self._scale
+        return (y - self.shift) / self.scale
 
     @property
     def mean(self) -> np.ndarray:
         """E[y], of shape (N,)."""
-        return self._shift + self._scale * self._inner_moments()[0]
+        return self.shift + self.scale * self.inner_moments()[0]
 
     @property
     def variance(self) -> np.ndarray:
         """var[y], of shape (N,)."""
-        return self._scale**2 * self._inner_moments()[1]
+        return self.scale**2 * self.inner_moments()[1]
 
     @property
     def std(self) -> np.ndarray:
@@ -92,7 +92,7 @@ class AbstractPredictive(abc.ABC):
     def cdf(self, y: ArrayLike) -> np.ndarray:
         """P(Y <= y), of shape (N,); NaN where y is missing."""
         inside = self._inside(y)
-        parts = [self[rows]._inner_cdf(inside[rows]) for rows in chunks(len(self))]
+        parts = [self[rows].inner_cdf(inside[rows]) for rows in chunks(len(self))]
         return np.concatenate(parts)
 
     def quantile(self, levels: ArrayLike | float) -> np.ndarray:
@@ -106,8 +106,8 @@ class AbstractPredictive(abc.ABC):
                 "`levels` must be a list of numbers strictly between 0 and 1; "
                 f"got {levels.tolist()}."
             )
-        found = [self[rows]._inner_quantile(levels) for rows in chunks(len(self))]
-        return self._shift + self._scale * np.concatenate(found)
+        found = [self[rows].inner_quantile(levels) for rows in chunks(len(self))]
+        return self.shift + self.scale * np.concatenate(found)
 
     def interval(self, coverage: float = 0.95) -> np.ndarray:
         """The central interval that holds y with probability `coverage`: (N, 2)."""
@@ -118,13 +118,13 @@ class AbstractPredictive(abc.ABC):
         tail = 0.5 * (1.0 - coverage)
         return self.quantile([tail, 1.0 - tail])
 
-    def _inner_quantile(self, levels: np.ndarray) -> np.ndarray:
+    def inner_quantile(self, levels: np.ndarray) -> np.ndarray:
         find = self._integer_quantile if self.likelihood.discrete else self._root
         return np.stack([find(level) for level in levels], axis=1)
 
     def _cdf_on_line(self, t: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """The cdf of some rows, at points of the line that maps to the support."""
-        return self[rows]._inner_cdf(self.likelihood.from_line(t))
+        return self[rows].inner_cdf(self.likelihood.from_line(t))
 
     def _root(self, level: float) -> np.ndarray:
         """The y at which the cdf is `level`, sought on the line.
@@ -197,7 +197,7 @@ class Predictive(AbstractPredictive):
                 f"{likelihood.name}, {likelihood.num_functions}, and equal shapes; "
                 f"got {self.f_mean.shape} and {self.f_var.shape}."
             )
-        self._shift, self._scale = shift, scale
+        self.shift, self.scale = shift, scale
 
     def __len__(self) -> int:
         return self.f_mean.shape[1]
@@ -209,18 +209,18 @@ class Predictive(AbstractPredictive):
         )
         return part
 
-    def _inner_moments(self) -> np.ndarray:
+    def inner_moments(self) -> np.ndarray:
         return in_chunks(
             lambda m, v: _moments(self.likelihood, m, v), self.f_mean, self.f_var
         )
 
-    def _inner_cdf(self, y: np.ndarray) -> np.ndarray:
+    def inner_cdf(self, y: np.ndarray) -> np.ndarray:
         return self.likelihood.predictive_cdf(y, self.f_mean, self.f_var)
 
     def crps_in_closed_form(self, y: np.ndarray) -> np.ndarray | None:
         inside = self._inside(y)
         found = self.likelihood.predictive_crps(inside, self.f_mean, self.f_var)
-        return None if found is None else self._scale * found
+        return None if found is None else self.scale * found
 
     def log_prob(self, y: ArrayLike) -> np.ndarray:
         inside = self._inside(y)
@@ -235,7 +235,7 @@ class Predictive(AbstractPredictive):
             self.f_mean,
             self.f_var,
         )
-        value = np.where(valid, scored - np.log(self._scale), -np.inf)
+        value = np.where(valid, scored - np.log(self.scale), -np.inf)
         return np.where(seen, value, np.nan)
 
     def sample(
@@ -244,7 +244,7 @@ class Predictive(AbstractPredictive):
         rng = np.random.default_rng(random_state)
         noise = rng.standard_normal((self.f_mean.shape[0], n, len(self)))
         f = self.f_mean[:, None, :] + np.sqrt(self.f_var)[:, None, :] * noise
-        return self._shift + self._scale * self.likelihood.sample(rng, f)
+        return self.shift + self.scale * self.likelihood.sample(rng, f)
 
 
 class Mixture(AbstractPredictive):
@@ -254,7 +254,7 @@ class Mixture(AbstractPredictive):
         self.components = tuple(components)
         first = self.components[0]
         self.likelihood = first.likelihood
-        self._shift, self._scale = first._shift, first._scale
+        self.shift, self.scale = first.shift, first.scale
 
     def __len__(self) -> int:
         return len(self.components[0])
@@ -262,15 +262,15 @@ class Mixture(AbstractPredictive):
     def __getitem__(self, rows: Any) -> "Mixture":
         return Mixture([component[rows] for component in self.components])
 
-    def _inner_moments(self) -> np.ndarray:
+    def inner_moments(self) -> np.ndarray:
         """var[y] = E[var[y | theta]] + var[E[y | theta]]."""
-        means, variances = np.stack([c._inner_moments() for c in self.components], 1)
+        means, variances = np.stack([c.inner_moments() for c in self.components], 1)
         return np.stack(
             [means.mean(axis=0), variances.mean(axis=0) + means.var(axis=0)]
         )
 
-    def _inner_cdf(self, y: np.ndarray) -> np.ndarray:
-        return np.mean([c._inner_cdf(y) for c in self.components], axis=0)
+    def inner_cdf(self, y: np.ndarray) -> np.ndarray:
+        return np.mean([c.inner_cdf(y) for c in self.components], axis=0)
 
     def log_prob(self, y: ArrayLike) -> np.ndarray:
         every = np.stack([component.log_prob(y) for component in self.components])

@@ -15,7 +15,7 @@ factors (2 pi)^(-P/2) |P|^(-1/2) become |P_jj|^(1/4) |P_j'j'|^(1/4) |P_jj'|^(-1/
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -91,6 +91,12 @@ class AbstractConvolution(AbstractPrior):
         self.jitter = jitter
 
     def __check_init__(self) -> None:
+        # The integrals are in closed form for these alone.
+        if self.kernels is not None and self.kernel.name not in self.kernels:
+            raise ValueError(
+                f"`kernel` must be one of {', '.join(self.kernels)} for a convolution; "
+                f"got {self.kernel.name}."
+            )
         expected = (self.weights.shape[0], self.inducing.shape[-1])
         if self.log_smoothing.shape != expected:
             raise ValueError(
@@ -126,7 +132,7 @@ class AbstractConvolution(AbstractPrior):
         jitter: float,
     ) -> "AbstractConvolution":
         return cls(
-            kernel=_eq(kernel),
+            kernel=cast(EQ, kernel),
             weights=weights / np.sqrt(weights.shape[1]),
             smoothing=np.tile(_SMOOTHING * spread, (len(weights), 1)),
             inducing=inducing,
@@ -149,7 +155,7 @@ class AbstractConvolution(AbstractPrior):
         num_inputs = inducing.shape[-1]
         draws = rng.uniform(size=(2, len(weights), 1))
         prior = cls(
-            kernel=_eq(kernel.start(_PAPER_SCALE * lengthscale)),
+            kernel=cast(EQ, kernel.start(_PAPER_SCALE * lengthscale)),
             weights=weights,
             smoothing=np.tile(
                 _PAPER_SCALE * np.sqrt(num_inputs) * draws.prod(axis=0), (1, num_inputs)
@@ -193,12 +199,6 @@ class AbstractConvolution(AbstractPrior):
         values = eq_values(x, z, square.reshape(self.num_functions**2, -1))
         values = values.reshape(x.shape[0], *log_scale.shape, z.shape[0])
         return jnp.einsum("ji,njik->jnik", jnp.exp(log_scale), values)
-
-
-def _eq(kernel: AbstractKernel) -> EQ:
-    """The kernel, for which alone the convolution integrals are in closed form."""
-    assert isinstance(kernel, EQ)
-    return kernel
 
 
 def _weighted_sum(

@@ -12,19 +12,10 @@ import pandas as pd
 import scipy.sparse
 
 from motleygp.numerics.sharing import once_each
+from motleygp.tables._native import as_narwhals, floats, is_missing
+from motleygp.tables.columns import Column, as_column
 
 _DAY = np.timedelta64(1, "D")
-# Categories named in a message.
-_SHOWN = 5
-
-
-class Column(NamedTuple):
-    """One output: numbers, NaN where missing; what they were, "bool", "integer" or
-    "real"; and what 0 and 1 stand for, where they stand for something."""
-
-    values: np.ndarray
-    kind: str
-    classes: tuple[Any, Any] | None = None
 
 
 class Table(NamedTuple):
@@ -59,7 +50,7 @@ def as_table(X: Any, Y: Any, classes: Classes | None = None) -> Table:
 def as_columns(Y: Any, classes: Classes | None = None) -> dict[str, Column]:
     """The outputs of Y by name."""
     return {
-        name: _column(name, y, (classes or {}).get(name))
+        name: as_column(name, y, (classes or {}).get(name))
         for name, y in vectors(Y).items()
     }
 
@@ -94,7 +85,7 @@ def check_dense(X: Any, name: str = "X") -> None:
 
 def is_frame(X: Any) -> bool:
     """Whether X is a table with named columns."""
-    return isinstance(_narwhals(X), nw.DataFrame)
+    return isinstance(as_narwhals(X), nw.DataFrame)
 
 
 def features(X: Any) -> list[str] | None:
@@ -103,7 +94,7 @@ def features(X: Any) -> list[str] | None:
         X = next(iter(X.values()))
     elif _is_list_of_matrices(X):
         X = X[0]
-    frame = _narwhals(X)
+    frame = as_narwhals(X)
     return [str(c) for c in frame.columns] if isinstance(frame, nw.DataFrame) else None
 
 
@@ -133,19 +124,6 @@ def _named(frame: nw.DataFrame, argument: str) -> dict[str, nw.Series]:
     return dict(zip(names, frame.iter_columns(), strict=True))
 
 
-def _narwhals(value: Any) -> Any:
-    """A narwhals frame or series, or the value itself."""
-    if scipy.sparse.issparse(value):  # which narwhals cannot look at
-        return value
-    try:
-        return nw.from_native(
-            value, eager_only=True, allow_series=True, pass_through=True
-        )
-    except nw.exceptions.DuplicateError as error:
-        said = " ".join(str(error).split())
-        raise ValueError(f"a frame must have distinct column names. {said}") from None
-
-
 def _is_list_of_matrices(X: Any) -> bool:
     if not isinstance(X, list | tuple) or not X:
         return False
@@ -157,7 +135,7 @@ def _is_list_of_vectors(Y: Any) -> bool:
         return False
     return all(
         (isinstance(y, np.ndarray) and y.ndim == 1)
-        or isinstance(_narwhals(y), nw.Series)
+        or isinstance(as_narwhals(y), nw.Series)
         for y in Y
     )
 
@@ -169,7 +147,7 @@ def vectors(Y: Any) -> dict[str, Any]:
     """One vector per output, by name."""
     if isinstance(Y, Mapping):
         return {str(name): y for name, y in Y.items()}
-    known = _narwhals(Y)
+    known = as_narwhals(Y)
     if isinstance(known, nw.DataFrame):
         return _named(known, "Y")
     if isinstance(known, nw.Series):
@@ -193,97 +171,6 @@ def _is_regular(Y: Any) -> bool:
     return True
 
 
-def _column(name: str, y: Any, classes: tuple[Any, Any] | None) -> Column:
-    """One output as numbers, or a `ValueError` that names it."""
-    series = _narwhals(y)
-    if isinstance(series, nw.Series):
-        dtype = series.dtype
-        if dtype.is_temporal():
-            raise ValueError(f"output {name!r} must hold numbers; got dates or times.")
-        if dtype == nw.Boolean:
-            return Column(_floats(series), "bool", (False, True))
-        if dtype.is_integer():
-            return Column(_floats(series), "integer", classes)
-        if dtype.is_numeric():
-            return Column(_floats(series), "real", classes)
-        values = series.to_list()
-    else:
-        array = np.asarray(y)
-        if array.dtype.kind == "b":
-            return Column(array.astype(float), "bool", (False, True))
-        if array.dtype.kind in "iu":
-            return Column(array.astype(float), "integer", classes)
-        if array.dtype.kind == "f":
-            return Column(array.astype(float), "real", classes)
-        if array.dtype.kind == "c":
-            raise ValueError(
-                f"output {name!r} must hold real numbers. Complex data not supported."
-            )
-        if array.dtype.kind in "mM":
-            raise ValueError(f"output {name!r} must hold numbers; got dates or times.")
-        values = array.tolist()
-        if not isinstance(values, list):
-            raise ValueError(f"output {name!r} must hold numbers.")
-    return _from_objects(name, values, classes)
-
-
-def _floats(series: nw.Series) -> np.ndarray:
-    return series.cast(nw.Float64).fill_null(float("nan")).to_numpy().astype(float)
-
-
-def _from_objects(
-    name: str, values: list[Any], classes: tuple[Any, Any] | None
-) -> Column:
-    """Numbers mixed with None, or labels of two classes."""
-    missing = np.array([_is_missing(value) for value in values], dtype=bool)
-    present = [value for value, gone in zip(values, missing, strict=True) if not gone]
-    if all(isinstance(v, str) for v in present) and present:
-        return _labels(name, values, missing, classes)
-    try:
-        numbers = [np.nan if _is_missing(v) else float(v) for v in values]
-    except (TypeError, ValueError):
-        raise ValueError(f"output {name!r} must hold numbers.") from None
-    only_bool = bool(present) and all(isinstance(v, bool | np.bool_) for v in present)
-    only_int = bool(present) and all(isinstance(v, int | np.integer) for v in present)
-    kind = "bool" if only_bool else "integer" if only_int else "real"
-    return Column(np.array(numbers), kind, (False, True) if only_bool else classes)
-
-
-def _is_missing(value: Any) -> bool:
-    if value is None or value is pd.NA or value is pd.NaT:
-        return True
-    return isinstance(value, float) and bool(np.isnan(value))
-
-
-def _labels(
-    name: str,
-    values: list[Any],
-    missing: np.ndarray,
-    classes: tuple[Any, Any] | None,
-) -> Column:
-    """Two classes as 0 and 1, in the order of their names or of an earlier table."""
-    found = sorted({v for v, gone in zip(values, missing, strict=True) if not gone})
-    if classes is None:
-        if len(found) != 2:
-            some = ", ".join(repr(v) for v in found[:_SHOWN])
-            raise ValueError(
-                f"output {name!r} must hold numbers or two classes; got {len(found)} "
-                f"classes: {some}{', ...' if len(found) > _SHOWN else ''}."
-            )
-        classes = (found[0], found[1])
-    unknown = [v for v in found if v not in classes]
-    if unknown:
-        raise ValueError(
-            f"output {name!r} must hold the classes {list(classes)} of `fit`; "
-            f"got {unknown[0]!r}."
-        )
-    codes = [
-        np.nan if gone else float(classes.index(v))
-        for v, gone in zip(values, missing, strict=True)
-    ]
-    return Column(np.array(codes), "bool", classes)
-
-
 # Inputs.
 
 
@@ -292,7 +179,7 @@ def as_matrix(x: Any, *, name: str = "X") -> np.ndarray:
 
     Dates and times count as days since 1970.
     """
-    frame = _narwhals(x)
+    frame = as_narwhals(x)
     if isinstance(frame, nw.DataFrame):
         columns = [_input(c, series, name) for c, series in _named(frame, name).items()]
         return np.stack(columns, axis=1) if columns else np.zeros((len(frame), 0))
@@ -313,11 +200,11 @@ def _input(column: str, series: nw.Series, name: str) -> np.ndarray:
     if dtype in (nw.Date, nw.Datetime):
         return _days(series.to_numpy())
     if dtype == nw.Boolean or dtype.is_numeric():
-        return _floats(series)
+        return floats(series)
     values = series.to_list()
     try:
         if not any(isinstance(v, str) for v in values):
-            return np.array([np.nan if _is_missing(v) else float(v) for v in values])
+            return np.array([np.nan if is_missing(v) else float(v) for v in values])
     except (TypeError, ValueError):
         pass
     raise ValueError(
@@ -346,7 +233,7 @@ def per_row(
         )
     found = []
     for name, length in zip(names, lengths, strict=True):
-        series = _narwhals(own.get(name, np.ones(length)))
+        series = as_narwhals(own.get(name, np.ones(length)))
         numbers = series.to_numpy() if isinstance(series, nw.Series) else series
         try:
             numbers = np.asarray(numbers, dtype=float)

@@ -1,6 +1,7 @@
 """The likelihood of an output, inferred from its values: `outputs="auto"`.
 
-The rules, of which the first that applies decides:
+A likelihood that claims the output (`AbstractLikelihood.claims`) is taken. Otherwise
+the first of these rules that applies decides:
 
 1. Two values: Bernoulli if they are 0 and 1. Any other two are taken as real, with the
    advice to code them as 0 and 1.
@@ -23,53 +24,18 @@ choice only where a unit has a meaning: in whole numbers, and between 0 and 1.
 """
 
 import json
-import math
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import scipy.special
 from rich.table import Table
 from rich.text import Text
 
-KINDS = ("bool", "integer", "real")
+from motleygp import likelihoods as lik
+from motleygp.tables._rules import extremes, judge, number
 
-# Every float from here on is whole, so that being whole says nothing.
-_ALL_WHOLE = 2.0**53
-# Fewer rows do not tell a noise that varies from one that does not: ten rows in each
-# of five stretches of the inputs give each stretch's noise to a quarter.
-_ENOUGH_ROWS = 50
-# Scales people answer on have up to ten levels, or eleven with both ends.
-_FEW_LEVELS = 11
-# Levels are levels when most of them come back, as in a handful of rows nothing does,
-# nor beside the zeros of a column that is mostly 0.
-_REPEATS = 3
-# A count's largest value is rare; the top of a scale is where answers pile up.
-_TOP_SHARE = 0.1
-# How far below its bound a statistic of counts may fall by chance, in standard
-# deviations: about once in a thousand columns.
-_SIGMAS = 3.0
-# Inputs often explain a variance of a few times the mean; beyond, some of it is noise.
-_OVERDISPERSED = 3.0
-# Amounts: a Poisson of rate 100 is normal but for a skewness of 0.1, so a normal loses
-# nothing and may have another noise. Both must hold: counts may have a long tail, and
-# counts of a few hundred are common.
-_LARGE_MEDIAN, _LARGE_MAXIMUM = 100.0, 1000.0
-# Below a tenth, 1 - y is about 1 and a Beta is a Gamma: nothing says proportion.
-_SMALL_SHARE = 0.1
-# Proportions usually reach one half; positive numbers in a large unit need not.
-_USUAL_SHARE = 0.5
-# Percentages that vary come near 100. A column in another unit has its maximum
-# between 90 and 100 by chance, about one time in twenty.
-_PERCENT_REACH = (90.0, 100.0)
-# Standard deviations between the mean and 0: a Gamma has a skewness of 2/5 here, and
-# less beyond; a normal puts 3e-7 of its mass below 0.
-_FAR_FROM_ZERO = 5.0
-# In nats: odds of 20 to 1 between two fits with as many parameters.
-_CLEAR = 3.0
-# Variances, and ratios of them, overflow or vanish beyond these.
-_SQUARABLE = (1e-150, 1e150)
+KINDS = ("bool", "integer", "real")
 
 
 class Choice(NamedTuple):
@@ -85,19 +51,6 @@ class Choice(NamedTuple):
     """A sentence, where the values leave a doubt."""
 
 
-class _Verdict(NamedTuple):
-    """A choice without a name; its doubts are clauses, not yet a sentence."""
-
-    likelihood: str
-    reason: str
-    alternatives: tuple[str, ...]
-    doubts: tuple[str, ...] = ()
-
-    @property
-    def candidates(self) -> tuple[str, ...]:
-        return (self.likelihood, *self.alternatives)
-
-
 def infer_outputs(columns: Mapping[str, tuple[np.ndarray, str]]) -> list[Choice]:
     """A choice for each column: its values, and its kind, by its name."""
     return [infer_column(name, *column) for name, column in columns.items()]
@@ -111,8 +64,11 @@ def infer_column(name: str, values: np.ndarray, kind: str) -> Choice:
     column with gaps, or next to real ones in a matrix, has become real on its way.
     """
     y = _observed(name, values, kind)
-    likelihood, reason, alternatives, doubts = _judge(y, kind)
-    doubts += _extremes(y)
+    for claimant in lik.BY_NAME.values():
+        if (claim := claimant.claims(y, kind)) is not None:
+            return Choice(name, claimant.name, claim, (), None)
+    likelihood, reason, alternatives, doubts = judge(y, kind)
+    doubts += extremes(y)
     warning = None
     if doubts:
         warning = "; ".join(doubts) + "."
@@ -153,9 +109,6 @@ def warn(choices: Sequence[Choice]) -> None:
         )
 
 
-# The rules.
-
-
 def _observed(name: str, values: np.ndarray, kind: str) -> np.ndarray:
     """The values that are there, or a `ValueError` that says what is wrong."""
     if kind not in KINDS:
@@ -179,271 +132,7 @@ def _observed(name: str, values: np.ndarray, kind: str) -> np.ndarray:
         raise ValueError(f"output {name!r} must vary; got 1 sample.")
     if (y == y[0]).all():
         raise ValueError(
-            f"output {name!r} must vary; every observed value is {_number(y[0])}."
+            f"output {name!r} must vary; every observed value is {number(y[0])}."
         )
     # Sums depend on the order of their terms, in the last digits: the choice must not.
     return np.sort(y)
-
-
-def _judge(y: np.ndarray, kind: str) -> _Verdict:
-    levels, counts = np.unique(y, return_counts=True)
-    if len(levels) == 2:
-        return _two_values(y, levels, kind)
-    few = len(levels) <= _FEW_LEVELS and bool(np.median(counts) >= _REPEATS)
-    if y.min() >= 0 and _whole(y):
-        return _whole_numbers(y, len(levels), few)
-    if few:
-        return _few_levels(y, len(levels))
-    if y.min() >= 0 and _SMALL_SHARE <= y.max() <= 1:
-        return _proportion(y)
-    return _quantity(y)
-
-
-def _two_values(y: np.ndarray, levels: np.ndarray, kind: str) -> _Verdict:
-    low, high = (_number(level) for level in levels)
-    share = f"{100 * np.mean(y == levels[1]):.3g}%"
-    if levels[0] == 0 and levels[1] == 1:
-        seen, one = ("true or false", "true") if kind == "bool" else ("0 or 1", "1")
-        return _Verdict("bernoulli", f"{seen}, {share} are {one}", ())
-    return _Verdict(
-        "gaussian",
-        f"two values, {low} and {high}, {share} are {high}",
-        (),
-        (f"it has two values only: code {low} as 0 and {high} as 1 for bernoulli",),
-    )
-
-
-def _whole_numbers(y: np.ndarray, num_levels: int, few: bool) -> _Verdict:
-    """Rule 2, and what whole numbers are that are not counts."""
-    spread = f"variance {_dispersion(y):.3g} times the mean"
-    other = _few_levels(y, num_levels) if few else _quantity(y)
-    if (impossible := _not_poisson(y)) is not None:
-        alternatives, doubt = (*other.alternatives, "poisson"), impossible
-    elif (large := _large_for_counts(y)) is not None:
-        alternatives, doubt = ("poisson", *other.alternatives), large
-    else:
-        reason = f"whole numbers {_range(y)}, {num_levels} distinct, {spread}"
-        return _Verdict("poisson", reason, other.candidates, _doubts_of_counts(y, few))
-    reason = f"whole numbers, {spread}; {other.reason}"
-    return _Verdict(other.likelihood, reason, alternatives, (doubt, *other.doubts))
-
-
-def _not_poisson(y: np.ndarray) -> str | None:
-    """What no Poisson does, whatever its rate does."""
-    # Rates that vary only add: var[y] = E[rate] + var[rate], and by Jensen
-    # P(y = 0) = E[exp(-rate)] >= exp(-E[rate]).
-    ratio = _dispersion(y)
-    if ratio < 1 - _SIGMAS * math.sqrt(2 / len(y)):
-        return f"its variance is {ratio:.3g} times its mean, less than any poisson's"
-    zeros, expected = int(np.sum(y == 0)), len(y) * math.exp(-np.mean(y))
-    if zeros < expected - _SIGMAS * math.sqrt(expected):
-        return (
-            f"it has {_plural(zeros, 'zero')}, where any poisson would have "
-            f"{round(expected)} or more"
-        )
-    return None
-
-
-def _large_for_counts(y: np.ndarray) -> str | None:
-    if np.median(y) < _LARGE_MEDIAN or y.max() < _LARGE_MAXIMUM:
-        return None
-    return (
-        f"its values, {_range(y)}, are large for counts: poisson would fix their "
-        "noise at the root of their mean"
-    )
-
-
-def _doubts_of_counts(y: np.ndarray, few: bool) -> tuple[str, ...]:
-    ratio, doubts = _dispersion(y), _percentages(y)
-    if ratio > _OVERDISPERSED:
-        doubts += (
-            f"its variance is {ratio:.3g} times its mean, and poisson has no room "
-            "for what the inputs do not explain of it",
-        )
-    elif _far_from_zero(y):
-        doubts += (
-            f"its values, {_range(y)}, are far from 0, where a normal does as well as "
-            "poisson and learns its noise",
-        )
-    if few and np.mean(y == y.max()) > _TOP_SHARE:
-        doubts += (
-            f"many values are the largest, {_number(y.max())}, as on a scale, and no "
-            "likelihood has ordered categories yet",
-        )
-    return doubts
-
-
-def _few_levels(y: np.ndarray, num_levels: int) -> _Verdict:
-    return _Verdict(
-        "gaussian",
-        f"{num_levels} levels, {_range(y)}, in {len(y)} rows",
-        (),
-        (
-            f"it has {num_levels} levels only, and no likelihood has ordered "
-            "categories yet",
-        ),
-    )
-
-
-def _proportion(y: np.ndarray) -> _Verdict:
-    ends = {"zero": int(np.sum(y == 0)), "one": int(np.sum(y == 1))}
-    if any(ends.values()):
-        return _closed_proportion(y, ends)
-    doubts = ()
-    if y.max() < _USUAL_SHARE:
-        doubts = (
-            f"nothing is above {_number(y.max())}, so that it may be no proportion but "
-            "a positive number",
-        )
-    others = tuple(name for name in _quantity(y).candidates if name != "beta")
-    top = _number(y.max())
-    top = "just below 1" if top == "1" else top
-    reason = f"strictly between 0 and 1, {_number(y.min())} to {top}"
-    return _Verdict("beta", reason, others, doubts)
-
-
-def _closed_proportion(y: np.ndarray, ends: Mapping[str, int]) -> _Verdict:
-    """Proportions with zeros and ones among them, how many of each by their name."""
-    real, also = _real(len(y))
-    reason = f"between 0 and 1, {sum(ends.values())} of {len(y)} at the ends"
-    found = " and ".join(_plural(count, end) for end, count in ends.items() if count)
-    doubt = f"beta has no place for its {found}: it would do if they were moved inside"
-    if ends["one"]:
-        return _Verdict(real, reason, (also,), (doubt,))
-    # Without a one, it may as well be a positive number that is sometimes 0.
-    other = _quantity(y)
-    return _Verdict(real, reason, other.alternatives, (doubt, *other.doubts))
-
-
-def _quantity(y: np.ndarray) -> _Verdict:
-    """Rules 5 and 6: a number that is neither a count nor a proportion."""
-    if y.min() > 0:
-        verdict = _positive(y)
-    elif y.min() == 0:
-        verdict = _with_zeros(y)
-    else:
-        real, also = _real(len(y))
-        verdict = _Verdict(real, f"real, {_range(y)}, {len(y)} rows", (also,))
-    return verdict._replace(doubts=verdict.doubts + _percentages(y))
-
-
-def _positive(y: np.ndarray) -> _Verdict:
-    real, also = _real(len(y))
-    beta = ("beta",) if y.max() < 1 else ()
-    seen = f"positive, {_range(y)}"
-    if _far_from_zero(y):
-        reason = f"{seen}, mean over {_FAR_FROM_ZERO:g} standard deviations from 0"
-        return _Verdict(real, reason, (also, "gamma", *beta))
-    over_normal, over_exponential = _gamma_gains(y)
-    gap = f"{abs(over_normal):.3g}"
-    if over_normal > _CLEAR:
-        exponential = ("exponential",) if over_exponential < _CLEAR else ()
-        reason = f"{seen}, gamma fits better than a normal by {gap} nats"
-        return _Verdict("gamma", reason, (*exponential, real, also, *beta))
-    if over_normal < -_CLEAR:
-        reason = f"{seen}, a normal fits better than gamma by {gap} nats"
-        return _Verdict(real, reason, (also, "gamma", *beta))
-    reason = f"{seen}, a normal and gamma fit alike, {gap} nats apart"
-    doubt = "its values are positive, and gamma fits them about as well as a normal"
-    return _Verdict(real, reason, ("gamma", also, *beta), (doubt,))
-
-
-def _with_zeros(y: np.ndarray) -> _Verdict:
-    real, also = _real(len(y))
-    zeros = int(np.sum(y == 0))
-    return _Verdict(
-        real,
-        f"not negative, {_range(y)}, {zeros} of {len(y)} are 0",
-        # The one likelihood that stays above 0 and may be 0.
-        ("exponential", also),
-        (
-            f"gamma has no place for its {_plural(zeros, 'zero')}, and no likelihood "
-            "has a point mass at 0 yet",
-        ),
-    )
-
-
-def _real(num_rows: int) -> tuple[str, str]:
-    """The likelihood of a real number, and the other one."""
-    if num_rows < _ENOUGH_ROWS:
-        return "gaussian", "hetgaussian"
-    return "hetgaussian", "gaussian"
-
-
-def _percentages(y: np.ndarray) -> tuple[str, ...]:
-    low, high = _PERCENT_REACH
-    if y.min() < 0 or not low <= y.max() <= high:
-        return ()
-    return ("it may hold percentages: divided by 100, they would be proportions",)
-
-
-def _extremes(y: np.ndarray) -> tuple[str, ...]:
-    sizes = np.abs(y[y != 0])
-    (low, high), tiny = _SQUARABLE, np.finfo(float).tiny
-    # Numbers below `tiny` are 0 in compiled programs, and have no logarithm there.
-    if low <= sizes.max() <= high and sizes.min() >= tiny:
-        return ()
-    return (f"its values, {_range(y)}, leave the range of floats: change their unit",)
-
-
-# What the rules measure.
-
-
-def _whole(y: np.ndarray) -> bool:
-    return bool((y == np.floor(y)).all() and np.abs(y).max() < _ALL_WHOLE)
-
-
-def _dispersion(y: np.ndarray) -> float:
-    """The variance over the mean: 1 for a Poisson of constant rate."""
-    return float(np.var(y, ddof=1) / np.mean(y))
-
-
-def _far_from_zero(y: np.ndarray) -> bool:
-    # In units of the largest, so that squares neither overflow nor underflow.
-    z = y / y.max()
-    return bool(np.mean(z) > _FAR_FROM_ZERO * np.std(z))
-
-
-def _gamma_gains(y: np.ndarray) -> tuple[float, float]:
-    """By how many nats the best Gamma beats the best normal and exponential.
-
-    All three scale with y, so the gains do not depend on its unit.
-    """
-    z, logs = y / y.max(), np.log(y) - np.log(y.max())
-    log_mean, mean_log = math.log(np.mean(z)), float(np.mean(logs))
-    shape = _gamma_shape(log_mean - mean_log)
-    gamma = shape * (math.log(shape) - log_mean + mean_log - 1) - mean_log
-    gamma -= scipy.special.gammaln(shape)
-    normal = -0.5 * (math.log(2 * math.pi * np.var(z)) + 1)
-    exponential = -log_mean - 1
-    return float(len(y) * (gamma - normal)), float(len(y) * (gamma - exponential))
-
-
-def _gamma_shape(gap: float) -> float:
-    """The shape a of the best Gamma: log a - digamma(a) = log E[y] - E[log y].
-
-    Newton's method in 1 / a from a start within 1.5 % (Minka, 2002).
-    """
-    shape = (3 - gap + math.sqrt((gap - 3) ** 2 + 24 * gap)) / (12 * gap)
-    for _ in range(4):
-        residual = math.log(shape) - scipy.special.digamma(shape) - gap
-        slope = shape - shape**2 * scipy.special.polygamma(1, shape)
-        shape = 1 / (1 / shape + residual / slope)
-    return float(shape)
-
-
-# Words.
-
-
-def _number(value: float) -> str:
-    if value == round(value) and abs(value) < 1e9:
-        return f"{round(value)}"
-    return f"{value:.4g}"
-
-
-def _range(y: np.ndarray) -> str:
-    return f"{_number(y.min())} to {_number(y.max())}"
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count or 'no'} {noun}{'s' if count != 1 else ''}"
