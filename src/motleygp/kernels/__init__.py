@@ -9,6 +9,7 @@ from motleygp.kernels._eq import (
     eq_values as eq_values,
     squared_distance as squared_distance,
 )
+from motleygp.kernels._stationary import AbstractStationary as AbstractStationary
 from motleygp.named import known
 
 BY_NAME: Mapping[str, type[AbstractKernel]] = known("kernel")

@@ -1,8 +1,6 @@
 """The exponentiated quadratic kernel, in matrix form."""
 
 import math
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import ClassVar
 
 import equinox as eqx
@@ -11,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
-from motleygp.kernels._base import AbstractKernel
+from motleygp.kernels._stationary import AbstractStationary
 from motleygp.numerics.linalg import product, transposed_product
 
 LOG_2PI = math.log(2.0 * math.pi)
@@ -95,7 +93,7 @@ def _eq_backward(saved: tuple, cotangent: Array) -> tuple[Array, Array, Array]:
 eq_values.defvjp(_eq_forward, _eq_backward)
 
 
-class EQ(AbstractKernel):
+class EQ(AbstractStationary):
     """The exponentiated quadratic kernel exp(-1/2 sum_p (x_p - z_p)^2 / l_p^2).
 
     Its variance is 1, because the prior's weights carry the scale. `normalised=True`
@@ -104,24 +102,12 @@ class EQ(AbstractKernel):
     """
 
     name: ClassVar[str] = "eq"
-    parts: ClassVar[Mapping[str, str]] = MappingProxyType(
-        {"lengthscale": "log_lengthscale"}
-    )
 
-    log_lengthscale: Float[Array, "*Q P"]
     normalised: bool = eqx.field(static=True)
 
     def __init__(self, lengthscale: ArrayLike, *, normalised: bool = False):
-        lengthscale = jnp.atleast_1d(jnp.asarray(lengthscale, dtype=float))
-        self.log_lengthscale = jnp.log(lengthscale)
+        super().__init__(lengthscale)
         self.normalised = normalised
-
-    @property
-    def lengthscale(self) -> Float[Array, "*Q P"]:
-        return jnp.exp(self.log_lengthscale)
-
-    def with_lengthscale(self, lengthscale: ArrayLike) -> "EQ":
-        return type(self)(lengthscale, normalised=self.normalised)
 
     def _log_variance(self) -> Float[Array, ""]:
         """log k(x, x)."""

@@ -15,6 +15,7 @@ from motleygp.likelihoods._gaussian import (
     HetGaussian as HetGaussian,
 )
 from motleygp.likelihoods._poisson import Poisson as Poisson
+from motleygp.likelihoods._real import AbstractReal as AbstractReal
 from motleygp.named import known
 
 BY_NAME: Mapping[str, type[AbstractLikelihood]] = known("likelihood")

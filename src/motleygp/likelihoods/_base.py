@@ -36,9 +36,11 @@ class AbstractLikelihood(Named):
     Every method is elementwise over observations: y has shape (*N), and f, or the mean
     and variance of independent Gaussians f, has shape (L, *N). A new likelihood has a
     `name` and the class variables below, and defines `log_prob`, the conditional
-    moments, `cdf`, `sample`, `in_support`, `from_line` and `moment_fit`. Everything
-    else has a default by quadrature, which closed forms may replace. A likelihood with
-    parameters of its own lists them in `parts`, `parameters` and `with_parameters`.
+    moments, `cdf`, `sample`, `in_support` and `from_line`; `AbstractReal` has the last
+    two and most class variables for real numbers. Everything else has a default, by
+    quadrature where it is an integral, which closed forms may replace. A likelihood
+    with parameters of its own lists them in `parts`, `parameters` and
+    `with_parameters`.
     """
 
     kind: ClassVar[str] = "likelihood"
@@ -49,15 +51,15 @@ class AbstractLikelihood(Named):
     """The values y may take, in words."""
     discrete: eqx.AbstractClassVar[bool]
     """Whether y takes whole numbers only."""
-    num_nodes: eqx.AbstractVar[int]
-    """Gauss-Hermite nodes of a two-dimensional rule, per dimension."""
-
     real: ClassVar[bool] = False
     """Whether y is a real number, which may be shifted and scaled freely."""
     counts: ClassVar[bool] = False
     """Whether the first function is a log rate, which takes a log exposure."""
     binary: ClassVar[bool] = False
     """Whether y is 0 or 1, and its mean the probability of 1."""
+
+    num_nodes: int = eqx.field(static=True, default=20, kw_only=True)
+    """Gauss-Hermite nodes of a two-dimensional rule, per dimension."""
 
     def __check_init__(self) -> None:
         if not 1 <= self.num_nodes <= _MOST_NODES:
@@ -214,9 +216,11 @@ class AbstractLikelihood(Named):
 
     # The constant fit: the baseline of every score and the start of the offsets.
 
-    @abc.abstractmethod
     def moment_fit(self, y: np.ndarray) -> np.ndarray:
-        """A constant f, of shape (L,), that roughly fits the marginal of y."""
+        """A constant f, of shape (L,), that roughly fits the marginal of y: the start
+        of the constant fit. Zero by default."""
+        del y
+        return np.zeros(self.num_functions)
 
     def constant_fit(self, y: np.ndarray) -> tuple["AbstractLikelihood", np.ndarray]:
         """The constant f that maximises sum_n log p(y_n | f), by quasi-Newton.

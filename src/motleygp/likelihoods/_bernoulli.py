@@ -2,7 +2,6 @@
 
 from typing import ClassVar
 
-import equinox as eqx
 import jax
 import numpy as np
 import scipy.special
@@ -21,8 +20,6 @@ class Bernoulli(AbstractLikelihood):
     support: ClassVar[str] = "0 or 1"
     discrete: ClassVar[bool] = True
     binary: ClassVar[bool] = True
-
-    num_nodes: int = eqx.field(static=True, default=20)
 
     def log_prob(self, y: Array, f: Array) -> Array:
         return -jax.nn.softplus((1.0 - 2.0 * y) * f[0])

@@ -2,7 +2,6 @@
 
 from typing import ClassVar
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import scipy.special
@@ -31,8 +30,6 @@ class Beta(AbstractLikelihood):
     functions: ClassVar[tuple[str, ...]] = ("log a", "log b")
     support: ClassVar[str] = "a number strictly between 0 and 1"
     discrete: ClassVar[bool] = False
-
-    num_nodes: int = eqx.field(static=True, default=20)
 
     def log_prob(self, y: Array, f: Array) -> Array:
         log_y, log_1_y = jnp.log(y), jnp.log1p(-y)

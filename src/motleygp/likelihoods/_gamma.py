@@ -2,7 +2,6 @@
 
 from typing import ClassVar
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import scipy.special
@@ -30,8 +29,6 @@ class Gamma(AbstractLikelihood):
     functions: ClassVar[tuple[str, ...]] = ("log shape", "log rate")
     support: ClassVar[str] = "a positive number"
     discrete: ClassVar[bool] = False
-
-    num_nodes: int = eqx.field(static=True, default=20)
 
     def log_prob(self, y: Array, f: Array) -> Array:
         log_y, shape = jnp.log(y), jnp.exp(f[0])
@@ -88,8 +85,6 @@ class Exponential(AbstractLikelihood):
     functions: ClassVar[tuple[str, ...]] = ("log rate",)
     support: ClassVar[str] = "a number not below 0"
     discrete: ClassVar[bool] = False
-
-    num_nodes: int = eqx.field(static=True, default=20)
 
     def log_prob(self, y: Array, f: Array) -> Array:
         return f[0] - y * jnp.exp(f[0])

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.special
 from jaxtyping import Array, Float, PyTree
 
-from motleygp.likelihoods._base import AbstractLikelihood
+from motleygp.likelihoods._real import AbstractReal
 from motleygp.numerics.quadrature import hermite_rule, log_expect_exp
 
 _LOG_2PI = math.log(2.0 * math.pi)
@@ -24,19 +24,15 @@ def _log_normal(y: Array, mean: Array, log_variance: Array) -> Array:
     return -0.5 * (_LOG_2PI + log_variance + square)
 
 
-class Gaussian(AbstractLikelihood):
+class Gaussian(AbstractReal):
     """y ~ N(f, noise^2), the noise a standard deviation, learned unless `fixed`."""
 
     name: ClassVar[str] = "gaussian"
     parts: ClassVar[Mapping[str, str]] = MappingProxyType({"noise": "log_noise"})
     functions: ClassVar[tuple[str, ...]] = ("mean",)
-    support: ClassVar[str] = "a real number"
-    discrete: ClassVar[bool] = False
-    real: ClassVar[bool] = True
 
     log_noise: Float[Array, ""]
     fixed: bool = eqx.field(static=True)
-    num_nodes: int = eqx.field(static=True)
 
     def __init__(
         self, noise: float | Array = 1.0, *, fixed: bool = False, num_nodes: int = 20
@@ -82,9 +78,6 @@ class Gaussian(AbstractLikelihood):
         precision = jnp.exp(-2.0 * self.log_noise)
         return self.log_prob(y, mean) - 0.5 * precision * var[0]
 
-    def conditional_mean(self, f: Array) -> Array:
-        return f[0]
-
     def conditional_variance(self, f: Array) -> Array:
         return jnp.broadcast_to(self.noise**2, f[0].shape)
 
@@ -116,12 +109,6 @@ class Gaussian(AbstractLikelihood):
     def sample(self, rng: np.random.Generator, f: np.ndarray) -> np.ndarray:
         return f[0] + float(self.noise) * rng.standard_normal(f[0].shape)
 
-    def in_support(self, y: np.ndarray) -> np.ndarray:
-        return np.isfinite(y)
-
-    def from_line(self, t: np.ndarray) -> np.ndarray:
-        return t
-
     def moment_fit(self, y: np.ndarray) -> np.ndarray:
         return np.array([np.mean(y)])
 
@@ -132,16 +119,11 @@ class Gaussian(AbstractLikelihood):
         return fitted, self.moment_fit(y)
 
 
-class HetGaussian(AbstractLikelihood):
+class HetGaussian(AbstractReal):
     """y ~ N(f_1, exp f_2): the noise variance has a function of its own."""
 
     name: ClassVar[str] = "hetgaussian"
     functions: ClassVar[tuple[str, ...]] = ("mean", "log variance")
-    support: ClassVar[str] = "a real number"
-    discrete: ClassVar[bool] = False
-    real: ClassVar[bool] = True
-
-    num_nodes: int = eqx.field(static=True, default=20)
 
     def log_prob(self, y: Array, f: Array) -> Array:
         return _log_normal(y, f[0], f[1])
@@ -151,9 +133,6 @@ class HetGaussian(AbstractLikelihood):
         precision = jnp.exp(0.5 * var[1] - mean[1])
         square = (y - mean[0]) ** 2 + var[0]
         return -0.5 * (_LOG_2PI + mean[1] + precision * square)
-
-    def conditional_mean(self, f: Array) -> Array:
-        return f[0]
 
     def conditional_variance(self, f: Array) -> Array:
         return jnp.exp(f[1])
@@ -184,12 +163,6 @@ class HetGaussian(AbstractLikelihood):
 
     def sample(self, rng: np.random.Generator, f: np.ndarray) -> np.ndarray:
         return f[0] + np.exp(0.5 * f[1]) * rng.standard_normal(f[0].shape)
-
-    def in_support(self, y: np.ndarray) -> np.ndarray:
-        return np.isfinite(y)
-
-    def from_line(self, t: np.ndarray) -> np.ndarray:
-        return t
 
     def moment_fit(self, y: np.ndarray) -> np.ndarray:
         return np.array([np.mean(y), np.log(np.var(y))])

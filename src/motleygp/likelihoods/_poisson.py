@@ -2,7 +2,6 @@
 
 from typing import ClassVar
 
-import equinox as eqx
 import jax.numpy as jnp
 import jax.scipy.special as jsp
 import numpy as np
@@ -21,8 +20,6 @@ class Poisson(AbstractLikelihood):
     support: ClassVar[str] = "0, 1, 2, ..."
     discrete: ClassVar[bool] = True
     counts: ClassVar[bool] = True
-
-    num_nodes: int = eqx.field(static=True, default=20)
 
     def log_prob(self, y: Array, f: Array) -> Array:
         # With t = f - log y: -y (exp t - 1 - t) - log y and a remainder; as for Gamma,

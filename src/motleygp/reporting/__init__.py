@@ -22,8 +22,16 @@ def write(
     seed: int | None,
     show: bool,
 ) -> None:
-    """Write the report of a fitted model, scored on `observed`; `alone` has a model for
-    each output, to compare with."""
+    """Write the report of a fitted model.
+
+    **Arguments:**
+
+    - `observed`: the rows to score; without them, the report describes the model alone.
+    - `alone`: for each output, a model of that output alone, for comparison.
+    - `max_rows`: the largest number of rows to score; `None` for a default.
+    - `seed`: the seed of the fit, as shown in the report.
+    - `show`: whether to show progress bars.
+    """
 
     def watch(label: str) -> Callable[[Sequence[Any]], Iterable[Any]]:
         return lambda items: watched(items, label, show=show)

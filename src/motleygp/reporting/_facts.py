@@ -1,4 +1,4 @@
-"""The contents of a report, as numbers: the model, the scored rows, the scores."""
+"""The facts of a report: the model, the scored rows and their scores."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -19,25 +19,25 @@ from motleygp.prediction import (
 from motleygp.prediction.diagrams import some_places
 from motleygp.tables.infer import Choice
 
-# Values to score by default, in all outputs, and rows of one at least and at most.
+# By default: the values to score in all outputs together, and the smallest and the
+# largest number of rows.
 _VALUES, _FEWEST, _MOST = 10_000, 250, 2000
 
 
 class Scored(NamedTuple):
-    """The observed values of one output among the scored rows, and their
-    predictions."""
+    """The observed values of one output in the scored rows, and their predictions."""
 
     rows: np.ndarray
-    """Their places in the table that was given."""
+    """The row numbers of the values in the data of the report."""
     x: np.ndarray
     y: np.ndarray
     p: AbstractPredictive
     mean: np.ndarray
     log_prob: np.ndarray
     log_marginal: np.ndarray
-    """The log density under the constant fit."""
+    """The log density of each value under the constant fit."""
     log_independent: np.ndarray | None
-    """The same under a model of this output alone."""
+    """The log density of each value under a model of this output alone."""
     pit: np.ndarray
     scores: dict[str, float]
 
@@ -55,21 +55,27 @@ class Output(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """Everything on the page."""
+    """All facts of a report."""
 
     fitted: Fitted
     seed: int | None
     outputs: list[Output]
     num_rows: int
-    """Rows of the table that was given, 0 for none."""
+    """The number of rows in the data of the report; 0 without data."""
     num_scored: int
     rows: np.ndarray
-    """Inputs of rows like those given: of the scored ones, or of inducing points."""
+    """The inputs of the data; without data, the inducing points."""
     with_data: bool
     outside: np.ndarray
-    """The share of the rows beyond the inputs of the fit, by input."""
+    """For each input, the share of rows outside its training range."""
     relevance: pd.DataFrame
     """How much each function varies with each input."""
+
+    @property
+    def compared(self) -> bool:
+        """Whether the outputs were also scored under models of one output each."""
+        scored = [output.scored for output in self.outputs]
+        return any(s is not None and s.log_independent is not None for s in scored)
 
 
 def gather(
@@ -80,7 +86,7 @@ def gather(
     seed: int | None,
     watch: Callable[[Sequence[Any]], Any],
 ) -> Facts:
-    """All facts of a fitted model, scored on `observed`."""
+    """The facts of a fitted model, scored on `observed`."""
     if max_rows is None:
         share = _VALUES // len(fitted.outputs)
         max_rows = min(max(share, _FEWEST), _MOST)
@@ -132,10 +138,10 @@ def _score_all(
     max_rows: int,
     watch: Callable[[Sequence[Any]], Any],
 ) -> list[Scored | None]:
-    """The scores of each output that has values, on up to `max_rows` rows."""
+    """The scores of each output on up to `max_rows` rows; `None` without values."""
     xs = observed.xs
     exposures = [observed.exposure(d) for d in range(len(xs))]
-    # The same rows for every output, so that one pass predicts all of them.
+    # Outputs with shared inputs use the same rows, so that one pass predicts all.
     chosen = [some_places(len(x), max_rows) for x in xs]
     every = None
     if observed.shared:
@@ -175,7 +181,7 @@ def _scored(
     log_marginal: np.ndarray,
     alone: AbstractPredictive | None,
 ) -> Scored:
-    # Mean and cdf are taken once: the scores of `metrics` would take them anew.
+    # The mean and the cdf are computed once; `metrics` would repeat them every time.
     pit, mean = metrics.pit(p, y), p.mean
     scores = {
         "rmse": float(np.sqrt(np.mean((y - mean) ** 2))),

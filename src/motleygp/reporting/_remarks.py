@@ -1,7 +1,7 @@
-"""What a reader should know, in plain words.
+"""Warnings and notes about a model and its data.
 
-Every rule asks for evidence beyond chance: tests at a thousandth, so that a good model
-of forty outputs stays without a word.
+Every rule requires evidence beyond chance: the level of its test is 0.001, so that a
+good model of forty outputs usually gets no remark.
 """
 
 from collections.abc import Iterator
@@ -13,27 +13,31 @@ import scipy.stats
 
 from motleygp.prediction import metrics
 from motleygp.reporting._facts import Facts, Output, Scored
+from motleygp.reporting._format import percent
 
 _RARE = 1e-3
-# Shares from which on a true deviation is worth a word.
+# Smallest shares that get a remark: errors of calibration, refused steps, and rows
+# outside the training range.
 _WORTH_A_SHARE, _REFUSED, _OUTSIDE = 0.03, 0.01, 0.02
 _FEW_VALUES, _RARE_CLASS = 30, 0.02
-# Slopes of a function, in its standard deviations per that of the input.
+# The slope of a flat function, in its standard deviations per standard deviation of the
+# input.
 _FLAT = 0.05
-# A value so far out that slips are likelier, and how many are named.
+# A value is likely to be an error if its tail probability, times the number of values,
+# is below this; and the largest number of such values to name.
 _SLIP, _MOST_SLIPS = 1e-7, 3
 _BINS = 10
 
 
 class Remark(NamedTuple):
-    """One sentence or two; a warning asks for something to be done."""
+    """One or two sentences; a warning calls for action."""
 
     text: str
     warning: bool
 
 
 def remarks(facts: Facts) -> list[Remark]:
-    """All that is to be said, warnings first."""
+    """All remarks, warnings first."""
     found = [*_of_training(facts), *_of_data(facts)]
     for output in facts.outputs:
         found += _of_output(output)
@@ -42,11 +46,6 @@ def remarks(facts: Facts) -> list[Remark]:
             found += _of_calibration(output, output.scored)
             found += _of_slips(output, output.scored)
     return sorted(found, key=lambda remark: not remark.warning)
-
-
-def percent(share: float, digits: int = 0) -> str:
-    """A share as people write it."""
-    return f"{100.0 * share:.{digits}f}\u00a0%"
 
 
 def _warning(text: str) -> Remark:
@@ -76,8 +75,8 @@ def _of_training(facts: Facts) -> Iterator[Remark]:
     refused = float(refused) / max(done, 1)
     if refused > _REFUSED:
         yield _warning(
-            f"{percent(refused)} of the steps were refused: they would have led where "
-            "the model is not defined. Try smaller steps or standardised inputs."
+            f"{percent(refused)} of the steps were refused, because they led to points "
+            "where the model is not defined. Try smaller steps or standardised inputs."
         )
     failed = [start["error"] for start in fitted.starts if start["error"]]
     if failed:
@@ -86,14 +85,14 @@ def _of_training(facts: Facts) -> Iterator[Remark]:
         )
     if not fitted.model.prior.shares_inducing and len(facts.outputs) > 1:
         yield _note(
-            "With inducing values of functions, outputs learn nothing from one "
-            "another; `inducing='latent'` lets them."
+            "The outputs learn nothing from one another, because each function has "
+            "inducing values of its own; with `inducing='latent'` they share them."
         )
 
 
 def still_improving(nelbo: np.ndarray) -> bool:
-    """Whether the last tenth of a run is better than the one before it, by more than
-    its noise and by a fiftieth of what all of the run but its first tenth gained."""
+    """Whether the last tenth of a run is better than the tenth before it, by more than
+    the noise and by a fiftieth of the gain of the whole run after its first tenth."""
     nelbo = nelbo[np.isfinite(nelbo)]
     tenth = len(nelbo) // 10
     if tenth < 10:
@@ -114,19 +113,19 @@ def _of_data(facts: Facts) -> Iterator[Remark]:
         low, high = facts.fitted.input_range[:, worst]
         name = facts.fitted.inputs[worst]
         yield _warning(
-            f"{percent(facts.outside[worst])} of the rows have {name} "
-            f"outside the {low:.4g} to {high:.4g} of the fit: there the model "
-            "extrapolates."
+            f"{name} is outside its training range ({low:.4g} to {high:.4g}) in "
+            f"{percent(facts.outside[worst])} of the rows; the model extrapolates "
+            "there."
         )
     steepest = facts.relevance.to_numpy().max(axis=0)
     for name in facts.relevance.columns[steepest < _FLAT]:
-        yield _note(f"No output varies with {name}: it could be left out.")
+        yield _note(f"No output varies with {name}; this input could be left out.")
 
 
 def _of_output(output: Output) -> Iterator[Remark]:
     name, seen = output.name, output.seen
     if seen.observed < _FEW_VALUES:
-        yield _warning(f"{name} had only {seen.observed} values to learn from.")
+        yield _warning(f"{name} has only {seen.observed} training values.")
     if output.choice is not None and output.choice.warning:
         yield _note(f"{name}: {output.choice.warning}")
     if output.likelihood.binary:
@@ -135,8 +134,8 @@ def _of_output(output: Output) -> Iterator[Remark]:
             rare = output.classes or (0, 1)
             yield _note(
                 f"{name} is {rare[share < 0.5]} in only "
-                f"{percent(min(share, 1.0 - share), 1)} of the rows: look at its "
-                "probabilities rather than at its accuracy."
+                f"{percent(min(share, 1.0 - share), 1)} of the rows; judge it by its "
+                "probabilities rather than by its accuracy."
             )
 
 
@@ -146,28 +145,28 @@ def _of_output(output: Output) -> Iterator[Remark]:
 def _of_scores(name: str, scored: Scored) -> Iterator[Remark]:
     if len(scored.y) < _FEW_VALUES:
         yield _note(
-            f"{name} is scored on {len(scored.y)} values alone: its figures are rough."
+            f"{name} is scored on only {len(scored.y)} values, so its scores are rough."
         )
         return
     ours, marginal = scored.log_prob, scored.log_marginal
-    # Any sign of a gain will do here; below it takes more to speak against sharing.
+    # Any sign of a gain is enough here; a remark against sharing needs more evidence.
     if np.isfinite(marginal).all() and not _gain(ours - marginal) > 1.0:
         yield _warning(
             f"{name} is not predicted better than by its overall distribution (NLPD "
-            f"{-ours.mean():.3f} against {-marginal.mean():.3f}): the inputs say "
-            "little about it, or training has not gone far enough."
+            f"{-ours.mean():.3f} against {-marginal.mean():.3f}): the inputs carry "
+            "little information about it, or training was too short."
         )
     alone = scored.log_independent
     if alone is not None and _gain(alone - ours) > 3.0:
         yield _warning(
             f"{name} is predicted better by a model of its own (NLPD "
-            f"{-alone.mean():.3f} against {-ours.mean():.3f}): sharing costs it "
-            "something."
+            f"{-alone.mean():.3f} against {-ours.mean():.3f}): sharing with the other "
+            "outputs makes its predictions worse."
         )
 
 
 def _gain(pairs: np.ndarray) -> float:
-    """The mean of paired gains, in its standard errors."""
+    """The mean of paired gains, divided by its standard error."""
     error = pairs.std() / np.sqrt(len(pairs))
     return float(pairs.mean() / max(error, np.finfo(float).tiny))
 
@@ -187,7 +186,7 @@ def _of_calibration(output: Output, scored: Scored) -> Iterator[Remark]:
     if beyond and abs(share - 0.95) > _WORTH_A_SHARE:
         wrong = "narrow" if share < 0.95 else "wide"
         yield _warning(
-            f"{output.name} is badly calibrated: its 95 % intervals hold "
+            f"{output.name} is badly calibrated: its 95 % intervals contain "
             f"{percent(share)} of the values, so they are too {wrong}."
         )
     above = int(np.sum(scored.pit > 0.5))
@@ -197,13 +196,13 @@ def _of_calibration(output: Output, scored: Scored) -> Iterator[Remark]:
         if above < count / 2:
             side, number = "below", count - above
         yield _warning(
-            f"{output.name} is off to one side: {percent(number / count)} of its "
-            f"values lie {side} the median that was predicted."
+            f"{output.name} is predicted off to one side: {percent(number / count)} "
+            f"of its values lie {side} the predicted median."
         )
 
 
 def _of_probabilities(output: Output, scored: Scored) -> Iterator[Remark]:
-    """Neighbouring bins of a binary output that are off beyond chance, as one."""
+    """One remark for each run of neighbouring bins that are off beyond chance."""
     predicted, observed, count = metrics.reliability(scored.p, scored.y, _BINS)
     off = np.array(
         [
@@ -216,8 +215,8 @@ def _of_probabilities(output: Output, scored: Scored) -> Iterator[Remark]:
     label = (output.classes or (0, 1))[1]
     for first, end in _runs(off):
         weights = count[first:end]
-        said = np.average(predicted[first:end], weights=weights)
-        came = np.average(observed[first:end], weights=weights)
+        mean = np.average(predicted[first:end], weights=weights)
+        share = np.average(observed[first:end], weights=weights)
         low, high = edges[first], edges[end]
         where = f"between {low:.2g} and {high:.2g}"
         if end == len(off):
@@ -225,21 +224,21 @@ def _of_probabilities(output: Output, scored: Scored) -> Iterator[Remark]:
         elif first == 0:
             where = f"below {high:.2g}"
         yield _warning(
-            f"{output.name} is badly calibrated {where}: where the probability of "
-            f"{label} is {percent(said)} on average, it came in {percent(came)} of "
-            f"{int(weights.sum())} rows."
+            f"{output.name} is badly calibrated {where}: the predicted probability of "
+            f"{label} is {percent(mean)} on average there, but {percent(share)} of "
+            f"the {int(weights.sum())} rows are {label}."
         )
 
 
 def _runs(flags: np.ndarray) -> list[tuple[int, int]]:
-    """The first place and the end of each run of true flags."""
+    """The start and the end of each run of true flags."""
     steps = np.diff(np.concatenate([[0], flags.astype(int), [0]]))
     starts, ends = np.flatnonzero(steps > 0), np.flatnonzero(steps < 0)
     return list(zip(starts.tolist(), ends.tolist(), strict=True))
 
 
 def surprising(scored: Scored, most: int) -> np.ndarray:
-    """Places of the values furthest out in their predictive distributions."""
+    """The positions of the values furthest in the tails of their predictions."""
     tail = np.minimum(scored.pit, 1.0 - scored.pit)
     return np.argsort(tail, kind="stable")[:most]
 
@@ -253,5 +252,6 @@ def _of_slips(output: Output, scored: Scored) -> Iterator[Remark]:
         low, high = scored.p[[place]].interval(0.95)[0]
         yield _warning(
             f"{output.name} in row {scored.rows[place]} is {scored.y[place]:.4g}, far "
-            f"from what was predicted ({low:.4g} to {high:.4g}): a slip in the data?"
+            f"outside its predicted 95 % interval ({low:.4g} to {high:.4g}); it may be "
+            "an error in the data."
         )

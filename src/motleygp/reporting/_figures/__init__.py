@@ -1,4 +1,4 @@
-"""The pictures of a report, as plotly's JSON; split as `motleygp.plotting` is."""
+"""The figures of a report, as plotly's JSON; split like `motleygp.plotting`."""
 
 from motleygp.reporting._figures._calibration import calibration as calibration
 from motleygp.reporting._figures._draw import Figure as Figure, numbers as numbers

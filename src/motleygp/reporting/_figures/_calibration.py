@@ -1,4 +1,4 @@
-"""Whether what came is what was predicted."""
+"""Figures of calibration: observed shares against predicted probabilities."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ _BINS = 10
 
 
 def calibration(output: Output) -> Iterator[draw.Figure]:
-    """Whether what came is what was predicted."""
+    """Reliability for a binary output; coverage and PIT for any other."""
     scored = output.scored
     if scored is None or len(scored.y) < 2 * _BINS:
         return
@@ -43,8 +43,8 @@ def _reliability(shares: Shares) -> draw.Figure:
     line = draw.line(shares.place, shares.share, "observed", mode="lines+markers")
     ends = {"range": [-0.05, 1.05]}
     return draw.figure(
-        "How often it came, against the probability that was given. Grey bars hold "
-        "95 % of the shares if probabilities are right.",
+        "Observed share against predicted probability. If the probabilities are "
+        "right, 95 % of the points lie within the grey bars.",
         [chance, draw.diagonal(), line],
         "predicted probability",
         "observed share",
@@ -57,8 +57,8 @@ def _coverage(shares: Shares) -> draw.Figure:
     data = draw.band(shares.place, shares.low, shares.high, "chance", "@grey_band")
     data += [draw.diagonal(), draw.line(shares.place, shares.share, "observed")]
     return draw.figure(
-        "The share of values inside intervals of each probability. Below the dashed "
-        "line intervals are too narrow, above it too wide.",
+        "The share of values inside intervals of each probability. The intervals are "
+        "too narrow below the dashed line, and too wide above it.",
         data,
         "probability of the interval",
         "share inside",
@@ -80,8 +80,9 @@ def _pit(shares: Shares) -> draw.Figure:
     low, high = np.full(2, shares.low[0]), np.full(2, shares.high[0])
     band = draw.band(ends, low, high, "chance", "@grey_band")
     return draw.figure(
-        "Where values fell in their predictive distributions: flat if predictions are "
-        "right, high at both ends if they are too narrow, in the middle if too wide.",
+        "Positions of the values in their predictive distributions (PIT): flat if the "
+        "predictions are right, high at both ends if they are too narrow, and high in "
+        "the middle if they are too wide.",
         [bars, *band],
         "probability of a smaller value",
         "density",

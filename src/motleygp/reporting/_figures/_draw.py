@@ -1,7 +1,7 @@
-"""The pieces of plotly's JSON that pictures are made of.
+"""The building blocks of figures, as plotly's JSON.
 
-Colours are names, "@ink", that the page looks up among its own: they differ in the dark
-and in print.
+Colours are names such as "@ink". The page replaces them with its own colours, which
+differ in dark mode and in print.
 """
 
 from collections.abc import Mapping
@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-# Values that are shown as dots, at most.
+# The largest number of values shown as dots.
 MOST_DOTS = 800
-# Of a colour bar.
+# The style of colour bars.
 THIN = {"thickness": 12}
 
 
 class Figure(NamedTuple):
-    """A picture: what it shows in words, plotly's traces and its layout, and whether
-    it has a row of the page to itself."""
+    """A figure: its caption, plotly's traces and layout, and whether it takes up a
+    whole row of the page."""
 
     caption: str
     data: list[dict[str, Any]]
@@ -36,6 +36,8 @@ def figure(
     xaxis: Mapping[str, Any] = {},
     yaxis: Mapping[str, Any] = {},
 ) -> Figure:
+    """A figure with titles `x` and `y` of its axes; `xaxis` and `yaxis` are further
+    plotly settings of theirs."""
     axis = {"gridcolor": "@grid", "zerolinecolor": "@grid", "automargin": True}
     layout = {
         "height": height,
@@ -52,12 +54,13 @@ def figure(
 
 
 def text(name: str) -> str:
-    """A name as it is: plotly takes some of HTML."""
+    """A name, escaped: plotly interprets some HTML."""
     return escape(name, quote=False)
 
 
 def numbers(values: Any) -> list[Any]:
-    """Numbers to a hundred-thousandth of their range; None for what is not finite."""
+    """Numbers rounded to about a hundred-thousandth of their range; `None` for those
+    that are not finite."""
     values = np.asarray(values, dtype=float)
     if values.ndim > 1:
         return [numbers(row) for row in values]
@@ -73,7 +76,7 @@ def numbers(values: Any) -> list[Any]:
 
 
 def line(x: Any, y: Any, name: str, color: str = "@blue", **more: Any) -> dict:
-    """A line; `more` are plotly's words for it."""
+    """A line; `more` are further plotly settings."""
     style = {"color": color, "width": 2} | more.pop("line", {})
     return {
         "type": "scatter",
@@ -86,7 +89,7 @@ def line(x: Any, y: Any, name: str, color: str = "@blue", **more: Any) -> dict:
 
 
 def band(x: Any, low: Any, high: Any, name: str, color: str, **style: Any) -> list:
-    """Two invisible lines, and what lies between them."""
+    """Two invisible lines, and the filled area between them."""
     quiet = {"line": {"width": 0} | style, "hoverinfo": "skip", "legendgroup": name}
     return [
         line(x, low, name, showlegend=False, **quiet),
@@ -107,12 +110,12 @@ def dots(x: Any, y: Any, name: str = "data", **marker: Any) -> dict:
 
 
 def diagonal() -> dict:
-    """Where what came is what was predicted."""
+    """The dashed line on which observed and predicted shares are equal."""
     dashed = {"dash": "dash", "width": 1}
     quiet = {"showlegend": False, "hoverinfo": "skip"}
     return line([0, 1], [0, 1], "equal", "@data", line=dashed, **quiet)
 
 
 def height(bars: int) -> int:
-    """Of a picture with so many bars or rows, in pixels."""
+    """The height, in pixels, of a figure with this number of bars or rows."""
     return int(np.clip(110 + 24 * bars, 220, 1400))

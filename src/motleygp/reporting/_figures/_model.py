@@ -1,4 +1,4 @@
-"""What the model says of its functions and inputs."""
+"""Figures of the model: heat maps, relevance of inputs, inducing points."""
 
 import numpy as np
 import pandas as pd
@@ -12,13 +12,13 @@ _DIVERGING = [[0.0, "@negative"], [0.5, "@paper"], [1.0, "@positive"]]
 def heat_map(
     caption: str, frame: pd.DataFrame, limit: float | None = None
 ) -> draw.Figure:
-    """A frame of numbers of both signs."""
+    """A heat map of a frame with positive and negative numbers."""
     values = frame.to_numpy()
     limit = limit or float(np.abs(values).max()) or 1.0
     rows = [draw.text(str(row)) for row in frame.index]
     columns = [draw.text(str(column)) for column in frame.columns]
     if rows == columns:
-        # The names once, their numbers across.
+        # Full names label the rows alone; the columns have their numbers.
         rows = [f"{name}  {n + 1}" for n, name in enumerate(rows)]
         columns = [str(n + 1) for n in range(len(columns))]
     elif len(set(columns)) < len(columns):
@@ -42,14 +42,14 @@ def heat_map(
         "",
         "",
         height=draw.height(len(frame)) + 20,
-        # Names, even where they look like numbers.
+        # Labels are categories even where they look like numbers.
         xaxis={"type": "category", "showgrid": False},
         yaxis={"autorange": "reversed", "showgrid": False},
     )
 
 
 def relevance(facts: Facts) -> draw.Figure | None:
-    """How much the functions vary with each input, where there are several."""
+    """How much the functions vary with each input, if there are several inputs."""
     frame = facts.relevance
     if frame.shape[1] == 1:
         return None
@@ -76,7 +76,7 @@ def relevance(facts: Facts) -> draw.Figure | None:
     }
     return draw.figure(
         "How much the functions vary with each input: their slope, in standard "
-        "deviations of both.",
+        "deviations of the function per standard deviation of the input.",
         [bars, each],
         "relevance",
         "",
@@ -86,7 +86,7 @@ def relevance(facts: Facts) -> draw.Figure | None:
 
 
 def inducing(facts: Facts) -> draw.Figure | None:
-    """Where the inducing points are, for one or two inputs."""
+    """The inducing points, for one or two inputs."""
     z = facts.fitted.theta()["inducing"]
     if z.shape[-1] > 2:
         return None

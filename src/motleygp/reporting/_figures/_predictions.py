@@ -10,24 +10,25 @@ from motleygp.prediction.diagrams import crossed, some_places
 from motleygp.reporting._facts import Facts, Output
 from motleygp.reporting._figures import _draw as draw
 
-# Points of curves and of maps, along each input.
+# The number of points along each input, in curves and in maps.
 _CURVE, _MAP = 121, 41
-# Of a partial dependence: points, rows, and the inputs that are shown.
+# For partial dependence: the number of points, of rows, and of inputs shown.
 _POINTS, _ROWS, _INPUTS = 31, 60, 2
 
 
 class Grids(NamedTuple):
-    """Inputs at which pictures need predictions, and the predictions there."""
+    """The inputs at which figures need predictions, and the predictions there."""
 
     x: np.ndarray
     p: dict[str, AbstractPredictive]
     features: list[int]
-    """Of partial dependences: the inputs that vary, in turn."""
+    """For partial dependences: the numbers of the inputs that vary, in turn."""
     values: list[np.ndarray]
+    """For partial dependences: the values of each of these inputs."""
 
 
 def grids(facts: Facts) -> Grids:
-    """A line for one input, a square for two, and partial dependences for more."""
+    """A line for one input, a rectangle for two, partial dependences for more."""
     low, high = facts.fitted.input_range
     features: list[int] = []
     values: list[np.ndarray] = []
@@ -54,7 +55,7 @@ def most_relevant(facts: Facts, output: Output) -> list[int]:
 
 
 def predictions(facts: Facts, output: Output, grid: Grids) -> Iterator[draw.Figure]:
-    """An output over its inputs."""
+    """The predictions of an output over its inputs."""
     if len(facts.fitted.inputs) == 1:
         yield _curve(facts, output, grid)
     elif len(facts.fitted.inputs) == 2:
@@ -78,13 +79,13 @@ def _curve(facts: Facts, output: Output, grid: Grids) -> draw.Figure:
         dots = output.scored.x[keep, 0], output.scored.y[keep]
         data.append(_stems(*dots) if output.likelihood.counts else draw.dots(*dots))
     if output.likelihood.binary:
-        caption = f"{_mean_label(output).capitalize()}."
+        caption = f"The {_mean_label(output)}."
         yaxis = {"range": [-0.05, 1.05]}
     else:
         low, high = p.interval(0.95).T
         steps = {"shape": "hvh"} if output.likelihood.discrete else {}
         data += draw.band(x, low, high, "95 % interval", "@band", **steps)
-        caption = f"{output.name}: the mean and the 95 % interval."
+        caption = f"The mean and the 95 % interval of {output.name}."
     data.append(
         draw.line(x, p.mean, "probability" if output.likelihood.binary else "mean")
     )
@@ -112,7 +113,7 @@ def _maps(facts: Facts, output: Output, grid: Grids) -> Iterator[draw.Figure]:
     across, up = np.unique(grid.x[:, 0]), np.unique(grid.x[:, 1])
     shape = len(up), len(across)
     every = [(_mean_label(output), p.mean)]
-    # Of a binary output it follows from the probability.
+    # The standard deviation of a binary output follows from its probability.
     if not output.likelihood.binary:
         every.append((f"standard deviation of {output.name}", p.std))
     for label, values in every:
@@ -136,7 +137,7 @@ def _maps(facts: Facts, output: Output, grid: Grids) -> Iterator[draw.Figure]:
             dots = draw.dots(*places, color="white", line=rim)
             hover = "data: %{text}<extra></extra>"
             data.append(dots | {"text": values_there, "hovertemplate": hover})
-        caption = f"The {label}" + (", and where data are." if len(data) > 1 else ".")
+        caption = f"The {label}" + ("; dots mark the data." if len(data) > 1 else ".")
         yield draw.figure(caption, data, *facts.fitted.inputs, height=400)
 
 
@@ -152,8 +153,8 @@ def _dependences(facts: Facts, output: Output, grid: Grids) -> Iterator[draw.Fig
         data = draw.band(x, low, high, "10 % to 90 % of the rows", "@band")
         data.append(draw.line(x, means.mean(axis=1), "average"))
         caption = (
-            f"The {_mean_label(output)} by {facts.fitted.inputs[place]}, the other "
-            "inputs unchanged."
+            f"The {_mean_label(output)} as {facts.fitted.inputs[place]} varies and the "
+            "other inputs stay the same."
         )
         yaxis = {"range": [-0.05, 1.05]} if output.likelihood.binary else {}
         yield draw.figure(

@@ -1,22 +1,22 @@
-"""What is missing, and what was gained."""
+"""Figures of missing values, and of gains over the marginal."""
 
 import numpy as np
 
 from motleygp.reporting._facts import Facts
 from motleygp.reporting._figures import _draw as draw
 
-# Stripes that missing values are counted in.
+# The largest number of stripes in which missing values are counted.
 _STRIPES = 60
 
 
 def missing(names: list[str], ys: list[np.ndarray]) -> draw.Figure | None:
-    """The share of values that are missing, along the rows of the table."""
+    """The share of missing values along the rows of the table, if any is missing."""
     if not any(np.isnan(y).any() for y in ys):
         return None
     longest = max(map(len, ys))
     stripes = min(_STRIPES, longest)
     first = np.ceil(np.arange(stripes) * longest / stripes)
-    # By the rows themselves: an output may have fewer of them.
+    # Stripes are intervals of row numbers: an output may have fewer rows than another.
     shares = []
     for y in ys:
         which = np.arange(len(y)) * stripes // longest
@@ -35,7 +35,7 @@ def missing(names: list[str], ys: list[np.ndarray]) -> draw.Figure | None:
         "colorbar": {"title": {"text": "missing"}, "tickformat": ".0%"} | draw.THIN,
     }
     figure = draw.figure(
-        "Where values are missing, along the rows of the table.",
+        "The share of missing values along the rows of the table.",
         [heat],
         "row",
         "",
@@ -46,7 +46,7 @@ def missing(names: list[str], ys: list[np.ndarray]) -> draw.Figure | None:
 
 
 def gains(facts: Facts) -> draw.Figure | None:
-    """How much less NLPD the model has than the marginal fit, per output."""
+    """The gain in NLPD over the marginal fit, for each output."""
     names = [draw.text(o.name) for o in facts.outputs if o.scored is not None]
     scored = [o.scored for o in facts.outputs if o.scored is not None]
     if not scored:
@@ -82,7 +82,7 @@ def gains(facts: Facts) -> draw.Figure | None:
             }
         )
     return draw.figure(
-        "NLPD gained over the marginal, with 95 % intervals; right of zero is better.",
+        "Gain in NLPD over the marginal, with 95 % intervals; higher is better.",
         data,
         "nats per value",
         "",

@@ -1,4 +1,4 @@
-"""How training went."""
+"""Figures of training: the bound by iteration, and all starts."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,12 +8,12 @@ import numpy as np
 from motleygp.prediction.diagrams import later_limits, running_mean, some_places
 from motleygp.reporting._figures import _draw as draw
 
-# Points of a trace.
-_TRACE = 600
+# Points in the figure of a trace, and in that of each start.
+_TRACE, _START = 600, 200
 
 
 def trace(history: Mapping[str, np.ndarray]) -> draw.Figure | None:
-    """Minus the bound, its running mean, and held-out scores where there are any."""
+    """The negative bound, its running mean, and held-out scores if there are any."""
     nelbo = history["nelbo"]
     finite = np.isfinite(nelbo)
     when, values = history["iteration"][finite], nelbo[finite]
@@ -37,10 +37,10 @@ def trace(history: Mapping[str, np.ndarray]) -> draw.Figure | None:
             marks = {"color": "@orange", "symbol": symbol, "size": 7}
             data.append(draw.dots(where, np.full(len(where), low), label, **marks))
     figure = draw.figure(
-        "Minus the bound by iteration; lower is better.",
+        "The negative bound by iteration; lower is better.",
         data,
         "iteration",
-        "minus the bound",
+        "negative bound",
         yaxis={"range": [low, high]},
     )
     held = history.get("held_out", np.zeros(0))
@@ -62,7 +62,7 @@ def trace(history: Mapping[str, np.ndarray]) -> draw.Figure | None:
 
 
 def restarts(starts: Sequence[Mapping[str, Any]]) -> draw.Figure | None:
-    """The running means of all starts, and their scores."""
+    """The running means and scores of all starts, if there are several."""
     data = []
     ends = []
     for number, start in enumerate(starts):
@@ -72,7 +72,7 @@ def restarts(starts: Sequence[Mapping[str, Any]]) -> draw.Figure | None:
             continue
         values, when = nelbo[finite], start["trace"]["iteration"][finite]
         smooth = running_mean(values)
-        every = max(1, len(smooth) // 200)
+        every = max(1, len(smooth) // _START)
         name = f"start {number + 1}: {start['score']:.5g}"
         data.append(draw.line(when[-len(smooth) :][::every], smooth[::every], name))
         del data[-1]["line"]["color"]
@@ -81,9 +81,9 @@ def restarts(starts: Sequence[Mapping[str, Any]]) -> draw.Figure | None:
         return None
     low, high = np.min(ends), np.max(ends)
     return draw.figure(
-        "The running means of all starts, with their scores (lower is better).",
+        "The running means of all starts, with their scores; lower is better.",
         data,
         "iteration",
-        "minus the bound",
+        "negative bound",
         yaxis={"range": [float(low), float(high)]},
     )

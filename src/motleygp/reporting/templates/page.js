@@ -1,5 +1,5 @@
 "use strict";
-// Pictures are drawn when they come near the window, and all of them before printing.
+// Figures are drawn as they come near the window, and all of them before printing.
 (() => {
   const figures = JSON.parse(document.getElementById("figures").textContent);
   const places = [...document.querySelectorAll(".plot")];
@@ -11,7 +11,7 @@
     doubleClick: "reset",
   };
 
-  // "@grey_band" is the page's colour --grey-band.
+  // "@grey_band" stands for the page's colour --grey-band.
   const coloured = (value, style) => {
     if (typeof value === "string" && value.startsWith("@")) {
       return style.getPropertyValue("--" + value.slice(1).replace("_", "-")).trim();
@@ -28,7 +28,7 @@
     const style = getComputedStyle(document.documentElement);
     const { data, layout } = coloured(figures[Number(place.dataset.figure)], style);
     layout.width = place.clientWidth;
-    // A finger that scrolls must not zoom.
+    // On a touch screen, dragging scrolls the page and must not zoom.
     if (touch) layout.dragmode = false;
     return Plotly.react(place, data, layout, config).then(() => {
       place.dataset.drawn = "yes";

@@ -1,0 +1,28 @@
+"""Likelihoods of real numbers."""
+
+from typing import ClassVar
+
+import numpy as np
+from jaxtyping import Array, Float
+
+from motleygp.likelihoods._base import AbstractLikelihood
+
+
+class AbstractReal(AbstractLikelihood):
+    """p(y | f) of a real number, which may be shifted and scaled freely.
+
+    The first function is its mean, unless a likelihood says otherwise.
+    """
+
+    support: ClassVar[str] = "a real number"
+    discrete: ClassVar[bool] = False
+    real: ClassVar[bool] = True
+
+    def conditional_mean(self, f: Float[Array, "L *N"]) -> Array:
+        return f[0]
+
+    def in_support(self, y: np.ndarray) -> np.ndarray:
+        return np.isfinite(y)
+
+    def from_line(self, t: np.ndarray) -> np.ndarray:
+        return t
