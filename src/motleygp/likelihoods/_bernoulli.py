@@ -9,7 +9,6 @@ from jaxtyping import Array
 
 from motleygp.likelihoods._base import AbstractLikelihood
 from motleygp.numerics.quadrature import expect
-from motleygp.numerics.special import log1p_exp
 
 
 class Bernoulli(AbstractLikelihood):
@@ -26,7 +25,9 @@ class Bernoulli(AbstractLikelihood):
 
     def expected_log_prob(self, y: Array, mean: Array, var: Array) -> Array:
         # The sign flips the mean alone: N(m, v) is symmetric.
-        return -expect(log1p_exp, (1.0 - 2.0 * y) * mean[0], var[0], self.num_nodes_1d)
+        return -expect(
+            jax.nn.softplus, (1.0 - 2.0 * y) * mean[0], var[0], self.num_nodes_1d
+        )
 
     def conditional_mean(self, f: Array) -> Array:
         return jax.nn.sigmoid(f[0])

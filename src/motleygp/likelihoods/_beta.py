@@ -5,11 +5,12 @@ from typing import ClassVar
 import jax.numpy as jnp
 import numpy as np
 import scipy.special
+from jax.nn import softplus
 from jaxtyping import Array
 
 from motleygp.likelihoods._base import AbstractLikelihood
 from motleygp.numerics.quadrature import expect, expect_tensor
-from motleygp.numerics.special import log1p_exp, stirling_remainder
+from motleygp.numerics.special import stirling_remainder
 
 _TINY, _BELOW_ONE = np.finfo(float).tiny, np.nextafter(1.0, 0.0)
 
@@ -37,7 +38,7 @@ class Beta(AbstractLikelihood):
         remainders = (
             stirling_remainder(a) + stirling_remainder(b) - stirling_remainder(a + b)
         )
-        divergence = a * (log1p_exp(-d) + log_y) + b * (log1p_exp(d) + log_1_y)
+        divergence = a * (softplus(-d) + log_y) + b * (softplus(d) + log_1_y)
         # It is never positive; rounding, times a + b, would make it so beyond 1e16.
         divergence = jnp.minimum(divergence, 0.0)
         return divergence + remainders - log_y - log_1_y
@@ -48,8 +49,8 @@ class Beta(AbstractLikelihood):
         # E[exp(f) h(f)] = E[exp f] E[h(f + v)]: the weight a moves the mean, and what
         # is left depends on the difference of two Gaussians alone.
         d, spread = mean[0] - mean[1], var[0] + var[1]
-        in_a = expect(log1p_exp, -d - var[0], spread, self.num_nodes_1d)
-        in_b = expect(log1p_exp, d - var[1], spread, self.num_nodes_1d)
+        in_a = expect(softplus, -d - var[0], spread, self.num_nodes_1d)
+        in_b = expect(softplus, d - var[1], spread, self.num_nodes_1d)
         alone = expect(
             lambda f: stirling_remainder(jnp.exp(f)), mean, var, self.num_nodes
         )

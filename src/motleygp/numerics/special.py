@@ -77,15 +77,3 @@ def _stirling_remainder_slope(x: Float[Array, "..."]) -> Float[Array, "..."]:
     t = inside * (inside + 7.0)
     rising = (2.0 * inside + 7.0) * _horner(_RISING_SLOPE, t) / _horner(_RISING, t)
     return series + small * (jnp.log(x) - jnp.log(y) + rising)
-
-
-@jax.custom_jvp
-def log1p_exp(x: Float[Array, "..."]) -> Float[Array, "..."]:
-    """log(1 + exp x), with a derivative that is right at 0."""
-    return jnp.maximum(x, 0.0) + jnp.log1p(jnp.exp(-jnp.abs(x)))
-
-
-@log1p_exp.defjvp
-def _log1p_exp_jvp(primals: tuple, tangents: tuple) -> tuple:
-    (x,), (tangent,) = primals, tangents
-    return log1p_exp(x), jax.nn.sigmoid(x) * tangent
