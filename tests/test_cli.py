@@ -1,5 +1,6 @@
 """The command, from a table to a model to its answers."""
 
+import dataclasses
 import datetime
 import gzip
 import io
@@ -162,7 +163,7 @@ def test_ctrl_c_keeps_a_usable_model(folder, monkeypatch, capsys):
 
     def interrupted(self, *args, **kwargs):
         real(self, *args, **kwargs)
-        self.ended_ = "interrupted"
+        self.fitted_ = dataclasses.replace(self.fitted_, ended="interrupted")
         return self
 
     monkeypatch.setattr(mg.MotleyGP, "fit", interrupted)

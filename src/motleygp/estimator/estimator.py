@@ -325,7 +325,7 @@ class MotleyGP(Inspector):
         """The units of these data, except for those that `start` gives."""
         if self.standardize:
             scaling = standardising(
-                observed.xs, observed.ys, likelihoods, observed.names
+                observed.distinct_inputs(), observed.ys, likelihoods, observed.names
             )
         else:
             scaling = no_scaling(observed.xs[0].shape[1], len(observed.names))
