@@ -1,6 +1,6 @@
 """The report in a real browser: `make test-browser`.
 
-Screenshots of what was tested are left in build/screenshots.
+Screenshots of the tested pages are left in build/screenshots.
 """
 
 import shutil
@@ -25,7 +25,7 @@ pytestmark = [
 
 
 def over_the_line() -> tuple[pd.DataFrame, pd.DataFrame]:
-    """One input, and an output of each kind of picture."""
+    """One input, and one output for each kind of figure."""
     rng = np.random.default_rng(0)
     x = np.sort(rng.random(150))
     f = np.sin(8.0 * x)
@@ -41,7 +41,7 @@ def over_the_line() -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def over_many() -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Four inputs, of which one is of no use."""
+    """Four inputs, two of them without effect."""
     rng = np.random.default_rng(0)
     X = pd.DataFrame(rng.random((150, 4)), columns=["a", "b", "c", "d"])
     Y = pd.DataFrame({"y": np.sin(4.0 * X.a) + X.b + 0.1 * rng.normal(size=150)})
@@ -82,7 +82,7 @@ def browser():
 
 
 def opened(browser, path: Path, width: int, scheme: str = "light"):
-    """A page, and what it said and asked for."""
+    """A page, its messages in the console, and the addresses it asked for."""
     page = browser.new_page(
         viewport={"width": width, "height": 800}, color_scheme=scheme
     )
@@ -95,7 +95,7 @@ def opened(browser, path: Path, width: int, scheme: str = "light"):
 
 
 def draw_all(page) -> int:
-    """Scroll through the page as a reader does, until all of it is drawn."""
+    """Scroll through the page as a reader does, until all figures are drawn."""
     places = page.locator(".plot")
     for number in range(places.count()):
         places.nth(number).scroll_into_view_if_needed()
@@ -104,7 +104,7 @@ def draw_all(page) -> int:
 
 
 def until(page, expression: str) -> None:
-    """Wait for it from here: the page itself refuses to evaluate a text."""
+    """Wait until the expression is true; the page's policy forbids waiting there."""
     for _ in range(100):
         if page.evaluate(expression):
             return

@@ -31,7 +31,7 @@ def test_demo_prints_scores_and_commands_that_run(tmp_path, capsys, monkeypatch)
     folder = tmp_path / "my toy"
     assert cli.main(["demo", "-o", str(folder), "--max-iter", "60", "--quiet"]) == 0
     printed = capsys.readouterr().out
-    for word in ("hetgaussian1", "bernoulli3", "mean", "marginal fit"):
+    for word in ("river", "rain", "mean", "constant fit", "held-out"):
         assert word in printed
     assert (folder / "picture.png").read_bytes().startswith(b"\x89PNG")
     assert (folder / "report.html").read_text().startswith("<!DOCTYPE html>")

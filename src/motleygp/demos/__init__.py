@@ -1,1 +1,1 @@
-"""Demonstrations that the command runs."""
+"""Demonstrations that the command runs: `demo`, and `vo`, variational optimisation."""

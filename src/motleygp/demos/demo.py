@@ -1,4 +1,4 @@
-"""The demonstration: the paper's first toy, fitted, scored, drawn and reported."""
+"""The demonstration: one day of weather, drawn, fitted, scored and reported."""
 
 import shlex
 import time
@@ -12,27 +12,44 @@ from rich.table import Table
 
 from motleygp import datasets, plotting
 from motleygp.datasets import Problem
-from motleygp.estimator.estimator import MotleyGP
+from motleygp.estimator import MotleyGP
+
+INPUT = "hour"
+# The paper's first toy, under names that say what its types stand for.
+_NAMES = {"hetgaussian1": "river", "beta2": "cloud", "bernoulli3": "rain"}
+_SHOWN = {
+    "river": "river level (real): mean, 95 % interval",
+    "cloud": "cloud cover (proportion): mean, 95 % interval",
+    "rain": "rain (yes or no): probability of yes",
+}
+
+
+def day() -> Problem:
+    """Drawn weather over one day: the river's level, the share of the sky under cloud,
+    and whether it rains."""
+    toy = datasets.load("t1")
+    return toy._replace(
+        x_train=24.0 * toy.x_train,
+        x_test=24.0 * toy.x_test,
+        names=tuple(_NAMES[name] for name in toy.names),
+    )
 
 
 def run(folder: Path, *, max_iter: int, seed: int = 0, quiet: bool = False) -> None:
-    """Fit T1 with one input, print NLPD against the marginal fit, and leave data,
-    model, picture and report in a folder, with commands to go on with."""
+    """Fit one day of weather, print the scores on held-out rows beside those of the
+    constant fit, and leave data, model, picture and report in a folder, with commands
+    to try next."""
     console = Console()
-    problem = datasets.load("t1")
+    problem = day()
     if not quiet:
         console.print(
-            f"[bold]T1[/bold]: {len(problem.x_train)} rows to train, "
-            f"{len(problem.x_test)} to test, one input, three outputs of three types."
+            f"[bold]One day of weather[/bold], drawn: {len(problem.x_train)} rows to "
+            f"train on, {len(problem.x_test)} held out; one input and "
+            f"{len(problem.names)} outputs of as many types."
         )
     folder.mkdir(exist_ok=True)
-    train, test = (
-        _table(x, problem.names, y)
-        for x, y in (
-            (problem.x_train, problem.y_train),
-            (problem.x_test, problem.y_test),
-        )
-    )
+    train = _table(problem.x_train, problem.names, problem.y_train)
+    test = _table(problem.x_test, problem.names, problem.y_test)
     model = MotleyGP(
         dict(zip(problem.names, problem.likelihoods, strict=True)),
         max_iter=max_iter,
@@ -42,9 +59,9 @@ def run(folder: Path, *, max_iter: int, seed: int = 0, quiet: bool = False) -> N
     )
     start = time.perf_counter()
     names = list(problem.names)
-    model.fit(train[["x"]], train[names])
+    model.fit(train[[INPUT]], train[names])
     seconds = time.perf_counter() - start
-    scores = model.nlpd(test[["x"]], test[names])
+    scores = model.nlpd(test[[INPUT]], test[names])
     console.print(score_table(scores, problem.constant_nlpd()))
     cut = int(np.sum(model.trace_["shrunk"] > 0))
     refused = int(np.sum(model.trace_["refused"] > 0))
@@ -54,7 +71,7 @@ def run(folder: Path, *, max_iter: int, seed: int = 0, quiet: bool = False) -> N
     )
     picture(model, problem).savefig(folder / "picture.png", dpi=120)
     model.report(
-        folder / "report.html", test[["x"]], test[names], title="The demonstration"
+        folder / "report.html", test[[INPUT]], test[names], title="The demonstration"
     )
     model.save(folder / "model.motley")
     train.to_csv(folder / "train.csv", index=False)
@@ -69,11 +86,11 @@ def run(folder: Path, *, max_iter: int, seed: int = 0, quiet: bool = False) -> N
 
 
 def _table(x: np.ndarray, names: tuple[str, ...], y: np.ndarray) -> pd.DataFrame:
-    return pd.DataFrame({"x": x[:, 0]} | dict(zip(names, y.T, strict=True)))
+    return pd.DataFrame({INPUT: x[:, 0]} | dict(zip(names, y.T, strict=True)))
 
 
 def next_commands(folder: Path, problem: Problem) -> list[str]:
-    """What can be typed next, on the files that are there now."""
+    """Commands to try next, on the files of the demonstration."""
 
     def place(name: str) -> str:
         return shlex.quote(str(folder / name))
@@ -94,31 +111,30 @@ def next_commands(folder: Path, problem: Problem) -> list[str]:
 
 
 def score_table(scores: dict[str, float], baseline: dict[str, float]) -> Table:
-    """Test NLPD per output beside the marginal's; lower is better."""
-    table = Table(title="test NLPD (lower is better)")
+    """The NLPD of each output on held-out rows, beside that of its constant fit."""
+    table = Table(title="NLPD on held-out rows (lower is better)")
     table.add_column("output")
-    for column in ("MotleyGP", "marginal fit", "gain"):
+    for column in ("MotleyGP", "constant fit", "gain"):
         table.add_column(column, justify="right")
     rows = [(name, scores[name], baseline[name]) for name in scores]
     ours_mean = float(np.mean(list(scores.values())))
     rows.append(("mean", ours_mean, float(np.mean(list(baseline.values())))))
-    for name, ours, marginal in rows:
-        table.add_row(name, f"{ours:.3f}", f"{marginal:.3f}", f"{marginal - ours:.3f}")
+    for name, ours, constant in rows:
+        table.add_row(name, f"{ours:.3f}", f"{constant:.3f}", f"{constant - ours:.3f}")
     return table
 
 
 def picture(model: MotleyGP, problem: Problem) -> Figure:
-    """Each output over the input, with its predictive band, and the convergence."""
+    """Each output over the input, with its predictive band, and the training."""
     figure = Figure(figsize=(12, 7), layout="constrained")
     axes = figure.subplots(2, 2).ravel()
-    grid = np.linspace(0.0, 1.0, 200)[:, None]
-    predictions = model.predict_dist(pd.DataFrame(grid, columns=["x"]))
+    grid = np.linspace(0.0, 24.0, 200)[:, None]
+    predictions = model.predict_dist(pd.DataFrame(grid, columns=[INPUT]))
     for ax, name, y in zip(axes, problem.names, problem.y_train.T, strict=False):
         plotting.observations(ax, problem.x_train, y)
         plotting.predictive_curve(ax, grid, predictions[name])
-        shown = "probability of 1" if "bernoulli" in name else "mean, 95 % interval"
-        ax.set_title(f"{name}: data, {shown}")
-        ax.set_xlabel("input")
+        ax.set_title(_SHOWN[name])
+        ax.set_xlabel(INPUT)
     plotting.trace(axes[-1], model.trace_["nelbo"])
-    axes[-1].set_title("training, minibatch by minibatch")
+    axes[-1].set_title("training: minus the bound, by iteration")
     return figure
