@@ -24,7 +24,7 @@ def loop_compilations(caplog):
     caplog.set_level(logging.WARNING, logger="jax")
     with jax.log_compiles(True):
         yield lambda: sum(
-            bool(re.match(r"Compiling .*\b_run_chunk\b", record.getMessage()))
+            bool(re.match(r"Compiling .*\brun_chunk\b", record.getMessage()))
             for record in caplog.records
         )
 

@@ -76,21 +76,14 @@ def observations(
 ) -> Observations:
     """Checked inputs, values, weights and exposures."""
     lengths = [len(x) for x in xs]
-    weights = None
+    rows: dict[str, list[np.ndarray]] = {}
     if sample_weight is not None:
         weights = frames.per_row(sample_weight, names, lengths, "sample_weight")
-    exposures = None
+        rows["weights"] = weights
     if exposure is not None:
         exposures = checked_exposures(exposure, names, lengths, likelihoods)
-    return observe(
-        names,
-        xs,
-        ys,
-        likelihoods,
-        weights=weights,
-        exposures=exposures,
-        complete=complete,
-    )
+        rows["exposures"] = exposures
+    return observe(names, xs, ys, likelihoods, complete=complete, **rows)
 
 
 def checked_exposures(

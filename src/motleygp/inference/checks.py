@@ -3,16 +3,12 @@
 import numpy as np
 
 from motleygp.likelihoods import AbstractLikelihood
+from motleygp.numerics.sharing import as_floats
 
 
 def checked_inputs(x: np.ndarray, *, name: str = "X") -> np.ndarray:
     """`x` as a finite float matrix, or a `ValueError` that says what is wrong."""
-    try:
-        x = np.asarray(x, dtype=float)
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"`{name}` must hold numbers; got {type(x).__name__}."
-        ) from None
+    x = as_floats(x, f"`{name}`")
     if x.ndim != 2:
         raise ValueError(
             f"`{name}` must have shape (N, P); got {x.shape}. Reshape your data: "
@@ -39,10 +35,7 @@ def checked_values(
     name: str, y: np.ndarray, num_rows: int, likelihood: AbstractLikelihood
 ) -> np.ndarray:
     """The values of one output as floats, NaN where missing, inside the support."""
-    try:
-        y = np.asarray(y, dtype=float)
-    except (TypeError, ValueError):
-        raise ValueError(f"output {name!r} must hold numbers.") from None
+    y = as_floats(y, f"output {name!r}")
     if y.shape != (num_rows,):
         raise ValueError(
             f"output {name!r} must have shape ({num_rows},), one value per row of `X`; "

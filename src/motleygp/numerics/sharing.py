@@ -1,4 +1,4 @@
-"""Arrays that several outputs share are one object, and are converted once."""
+"""Arrays as users give them: as floats, converted once where outputs share them."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -24,3 +24,11 @@ def one_object(xs: Sequence[np.ndarray]) -> list[np.ndarray]:
         return x if same is None else same
 
     return once_each(first, xs)
+
+
+def as_floats(values: Any, what: str) -> np.ndarray:
+    """An array of floats, or a `ValueError` that says what must hold numbers."""
+    try:
+        return np.asarray(values, dtype=float)
+    except (TypeError, ValueError):
+        raise ValueError(f"{what} must hold numbers.") from None

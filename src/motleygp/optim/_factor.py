@@ -10,7 +10,7 @@ from motleygp._types import Scalar
 from motleygp.inference.posterior import NaturalTerms, Posterior, from_factor
 from motleygp.numerics.linalg import cholesky
 from motleygp.optim._descents import Descent
-from motleygp.optim._q import AbstractQOptimiser, QInfo
+from motleygp.optim._q import AbstractQOptimiser, Pace, QInfo
 
 
 class FactorState(NamedTuple):
@@ -40,11 +40,7 @@ class FactorDescent(AbstractQOptimiser):
         return FactorState(factor, inner)
 
     def update(
-        self,
-        terms: NaturalTerms,
-        state: FactorState,
-        q: Posterior,
-        pace: Scalar | float = 1.0,
+        self, terms: NaturalTerms, state: FactorState, q: Posterior, pace: Pace = 1.0
     ) -> tuple[Posterior, FactorState, QInfo]:
         factor = state.factor
         diagonal = jnp.diagonal(factor, axis1=-2, axis2=-1)

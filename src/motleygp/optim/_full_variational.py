@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int, PyTree
 from motleygp._types import RandomKey, Scalar
 from motleygp.numerics.linalg import cholesky, inverse_lower
 from motleygp.optim import _checks
-from motleygp.optim._schedules import Rate, at
+from motleygp.optim._schedules import Rate, rates
 from motleygp.optim._theta import (
     AbstractThetaOptimiser,
     PriorMean,
@@ -115,11 +115,7 @@ class FullVariational(AbstractThetaOptimiser):
         state: ThetaState,
         pace: Scalar | float = 1.0,
     ) -> ThetaState:
-        alpha = at(self.step_size, state.num_steps)
-        rho = alpha
-        if self.precision_step is not None:
-            rho = at(self.precision_step, state.num_steps)
-        gamma = at(self.momentum, state.num_steps)
+        alpha, rho, gamma = rates(self, state.num_steps)
         mean, unravel = ravel_pytree(state.mean)
         old: Full = state.inner
         travelled = mean - ravel_pytree(state.previous)[0]

@@ -12,7 +12,7 @@ from motleygp.inference.posterior import NaturalTerms, Posterior, group_divergen
 from motleygp.named import Named
 from motleygp.numerics.linalg import cholesky, inverse_lower, over_groups
 from motleygp.optim import _checks
-from motleygp.optim._q import AbstractQOptimiser, QInfo
+from motleygp.optim._q import AbstractQOptimiser, Pace, QInfo
 from motleygp.optim._schedules import Rate, at
 
 # A slope of less than this many nats is rounding, not overshoot.
@@ -90,11 +90,7 @@ class NaturalGradient(AbstractQOptimiser):
         )
 
     def update(
-        self,
-        terms: NaturalTerms,
-        state: NatGradState,
-        q: Posterior,
-        pace: Scalar | float = 1.0,
+        self, terms: NaturalTerms, state: NatGradState, q: Posterior, pace: Pace = 1.0
     ) -> tuple[Posterior, NatGradState, QInfo]:
         guard = self.guard
         beta = pace * at(self.step_size, state.num_steps)

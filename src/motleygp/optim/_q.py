@@ -1,13 +1,16 @@
 """Optimisers of q(u): their interface."""
 
 import abc
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from jaxtyping import Array, Bool, Int
 
 from motleygp._types import Scalar
 from motleygp.inference.posterior import NaturalTerms, Posterior
 from motleygp.named import Named
+
+Pace: TypeAlias = Scalar | float
+"""A factor of a step's length."""
 
 
 class QInfo(NamedTuple):
@@ -39,10 +42,6 @@ class AbstractQOptimiser(Named):
 
     @abc.abstractmethod
     def update(
-        self,
-        terms: NaturalTerms,
-        state: Any,
-        q: Posterior,
-        pace: Scalar | float = 1.0,
+        self, terms: NaturalTerms, state: Any, q: Posterior, pace: Pace = 1.0
     ) -> tuple[Posterior, Any, QInfo]:
         """The next q and state; `pace` scales the step."""

@@ -78,3 +78,13 @@ def at(value: Rate, num_steps: Int[Array, ""]) -> Scalar:
     if isinstance(value, AbstractSchedule):
         value = value(num_steps)
     return jnp.asarray(value, dtype=float)
+
+
+def rates(optimiser: Any, num_steps: Int[Array, ""]) -> tuple[Scalar, Scalar, Scalar]:
+    """An optimiser's `step_size`, `precision_step` and `momentum` at this step; the
+    second is the first where it is None."""
+    alpha = at(optimiser.step_size, num_steps)
+    rho = alpha
+    if optimiser.precision_step is not None:
+        rho = at(optimiser.precision_step, num_steps)
+    return alpha, rho, at(optimiser.momentum, num_steps)

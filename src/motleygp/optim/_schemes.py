@@ -1,8 +1,8 @@
 """Training schemes: how q(u) and theta move, together."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from motleygp.named import Named
 from motleygp.optim import _checks
@@ -118,39 +118,26 @@ def hybrid(
     )
 
 
-def adam(
-    *,
-    alpha: Rate = 0.01,
-    warm_up: int = 100,
-    cool_down: float = 0.6,
-    patience: int | None = 5,
-) -> Scheme:
-    """Adam on theta and on q(u), by its mean and the factor of its covariance."""
-    return _everywhere(descent("adam", alpha), warm_up, cool_down, patience)
+def adam(*, alpha: Rate = 0.01, **ramps: Any) -> Scheme:
+    """Adam on theta and on q(u), by its mean and the factor of its covariance.
+
+    `warm_up`, `cool_down` and `patience` are those of `fng`.
+    """
+    return _everywhere(descent("adam", alpha), ramps)
 
 
-def sgd(
-    *,
-    alpha: Rate = 1e-6,
-    warm_up: int = 100,
-    cool_down: float = 0.6,
-    patience: int | None = 5,
-) -> Scheme:
-    """Plain stochastic gradients on theta and on q(u), by its mean and factor."""
-    return _everywhere(descent("sgd", alpha), warm_up, cool_down, patience)
+def sgd(*, alpha: Rate = 1e-6, **ramps: Any) -> Scheme:
+    """Plain stochastic gradients on theta and on q(u), by its mean and factor.
+
+    `warm_up`, `cool_down` and `patience` are those of `fng`.
+    """
+    return _everywhere(descent("sgd", alpha), ramps)
 
 
-def _everywhere(
-    same: Descent, warm_up: int, cool_down: float, patience: int | None
-) -> Scheme:
+def _everywhere(same: Descent, ramps: Mapping[str, Any]) -> Scheme:
     """The same descent on theta and on q(u)."""
-    return Scheme(
-        q=FactorDescent(same),
-        theta=Point(same),
-        warm_up=warm_up,
-        cool_down=cool_down,
-        patience=patience,
-    )
+    usual = {"warm_up": 100, "cool_down": 0.6, "patience": 5}
+    return Scheme(q=FactorDescent(same), theta=Point(same), **{**usual, **ramps})
 
 
 # The paper's theta_L and theta_kappa are the logarithms of the squared length-scales.

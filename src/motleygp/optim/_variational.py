@@ -12,7 +12,7 @@ from jaxtyping import PyTree
 
 from motleygp._types import Scalar
 from motleygp.optim import _checks
-from motleygp.optim._schedules import Rate, at
+from motleygp.optim._schedules import Rate, rates
 from motleygp.optim._theta import (
     AbstractDiagonal,
     ThetaState,
@@ -82,11 +82,7 @@ class Variational(AbstractDiagonal):
     def update(
         self, gradients: PyTree, state: ThetaState, pace: Scalar | float = 1.0
     ) -> ThetaState:
-        alpha = at(self.step_size, state.num_steps)
-        rho = alpha
-        if self.precision_step is not None:
-            rho = at(self.precision_step, state.num_steps)
-        gamma = at(self.momentum, state.num_steps)
+        alpha, rho, gamma = rates(self, state.num_steps)
 
         def one_leaf(g, mean, previous, p, centre, lam, unit) -> tuple[Any, Any]:
             g = g / unit

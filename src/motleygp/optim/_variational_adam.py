@@ -8,20 +8,9 @@ import jax.numpy as jnp
 from jaxtyping import PyTree
 
 from motleygp._types import Scalar
-from motleygp.optim import _checks
+from motleygp.optim import _checks, _theta as shared
 from motleygp.optim._schedules import Rate, at
-from motleygp.optim._theta import (
-    AbstractDiagonal,
-    ThetaState,
-    as_floats,
-    averaged,
-    centre_of,
-    divisor,
-    first_state,
-    force_on,
-    leaves,
-    next_state,
-)
+from motleygp.optim._theta import ThetaState
 
 
 class DiagonalAverage(NamedTuple):
@@ -31,7 +20,7 @@ class DiagonalAverage(NamedTuple):
     average: PyTree
 
 
-class VariationalAdam(AbstractDiagonal):
+class VariationalAdam(shared.AbstractDiagonal):
     """The scheme of the paper's published code, which differs from the paper's own.
 
         m' = gamma m + (1 - gamma) (E[g] + lambda_1 (mu - c))
@@ -73,11 +62,13 @@ class VariationalAdam(AbstractDiagonal):
             _checks.check_positive("precision_step", self.precision_step)
 
     def init(self, theta: PyTree) -> ThetaState:
-        theta = as_floats(theta)
+        theta = shared.as_floats(theta)
         inner = DiagonalAverage(
             self.first_p(theta), jax.tree.map(jnp.zeros_like, theta)
         )
-        return first_state(theta, centre_of(theta, self.prior_mean), inner)
+        return shared.first_state(
+            theta, shared.centre_of(theta, self.prior_mean), inner
+        )
 
     def update(
         self, gradients: PyTree, state: ThetaState, pace: Scalar | float = 1.0
@@ -90,10 +81,10 @@ class VariationalAdam(AbstractDiagonal):
 
         def one_leaf(g, mean, average, p, centre, lam, unit) -> tuple[Any, Any, Any]:
             g = g / unit
-            force = force_on(g, mean, centre, lam, unit)
+            force = shared.force_on(g, mean, centre, lam, unit)
             new_average = gamma * average + (1.0 - gamma) * force
-            new_p = averaged(p, g, rho)
-            step = alpha * new_average / (divisor(jnp.sqrt(new_p), lam) * unit)
+            new_p = shared.averaged(p, g, rho)
+            step = alpha * new_average / (shared.divisor(jnp.sqrt(new_p), lam) * unit)
             return mean - state.length * step, new_average, new_p
 
         moved = jax.tree.map(
@@ -103,10 +94,10 @@ class VariationalAdam(AbstractDiagonal):
             state.inner.average,
             state.inner.p,
             state.centre,
-            leaves(self.prior_precision, state.mean),
-            leaves(self.units, state.mean),
+            shared.leaves(self.prior_precision, state.mean),
+            shared.leaves(self.units, state.mean),
         )
         mean, average, p = jax.tree.transpose(
             jax.tree.structure(state.mean), jax.tree.structure((0, 0, 0)), moved
         )
-        return next_state(state, mean, DiagonalAverage(p, average))
+        return shared.next_state(state, mean, DiagonalAverage(p, average))

@@ -53,8 +53,8 @@ def pit_histogram(
     predictive: AbstractPredictive,
     y: ArrayLike,
     *,
-    bins: int = 10,
     label: str | None = None,
+    bins: int = 10,
 ) -> Axes:
     """The density of `metrics.pit`, which is 1 everywhere if predictions are right.
 
@@ -76,11 +76,7 @@ def pit_histogram(
 
 
 def coverage_curve(
-    ax: Axes,
-    predictive: AbstractPredictive,
-    y: ArrayLike,
-    *,
-    label: str | None = None,
+    ax: Axes, predictive: AbstractPredictive, y: ArrayLike, *, label: str | None = None
 ) -> Axes:
     """The share of values in the central intervals against the intervals' probability.
 

@@ -26,7 +26,7 @@ class _Predicts(Protocol):
 
 def predictive_curve(
     ax: Axes,
-    x: Any,
+    x: ArrayLike | pd.DataFrame,
     predictive: AbstractPredictive,
     *,
     coverage: float = 0.95,

@@ -7,6 +7,7 @@ from motleygp.priors._base import (
     DEFAULT_JITTER as DEFAULT_JITTER,
     AbstractPrior as AbstractPrior,
     Covariances as Covariances,
+    Drawn as Drawn,
     sample as sample,
 )
 from motleygp.priors._convolution import (

@@ -3,7 +3,7 @@
 import abc
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -174,50 +174,47 @@ class AbstractPrior(Named):
         return [None] * num_copies
 
     @classmethod
-    def start(
-        cls,
-        *,
-        kernel: AbstractKernel,
-        weights: Float[np.ndarray, "J R"],
-        inducing: Float[np.ndarray, "G M P"],
-        spread: Float[np.ndarray, " P"],
-        rank: tuple[int, ...],
-        jitter: float,
-    ) -> "AbstractPrior":
-        """The prior at the start of training.
-
-        `weights` are drawn from N(0, 1); `spread` is the scale of the inputs.
-        """
-        del spread
-        make: Any = cls
-        scaled = weights / np.sqrt(weights.shape[1])
-        return make(
-            kernel=kernel, weights=scaled, inducing=inducing, rank=rank, jitter=jitter
-        )
+    def start(cls, drawn: "Drawn") -> "AbstractPrior":
+        """The prior at the start of training, its weights scaled to unit variance."""
+        return cls.assembled(drawn, drawn.weights / np.sqrt(drawn.weights.shape[1]))
 
     @classmethod
     def paper_start(
-        cls,
-        rng: np.random.Generator,
-        *,
-        kernel: type[AbstractKernel],
-        lengthscale: Float[np.ndarray, "Q P"],
-        weights: Float[np.ndarray, "J R"],
-        inducing: Float[np.ndarray, "G M P"],
-        rank: tuple[int, ...],
-        jitter: float,
+        cls, rng: np.random.Generator, drawn: "Drawn"
     ) -> tuple["AbstractPrior", float]:
         """The prior at the paper's start, and the variance of its q(u)."""
         del rng
+        return cls.assembled(drawn, drawn.weights), 1.0
+
+    @classmethod
+    def assembled(
+        cls, drawn: "Drawn", weights: Float[np.ndarray, "J R"], **own: Any
+    ) -> "AbstractPrior":
+        """The prior from its drawn parts, these weights, and arguments of its own."""
         make: Any = cls
-        prior = make(
-            kernel=kernel.start(lengthscale),
+        return make(
+            kernel=drawn.kernel.start(drawn.lengthscale),
             weights=weights,
-            inducing=inducing,
-            rank=rank,
-            jitter=jitter,
+            inducing=drawn.inducing,
+            rank=drawn.rank,
+            jitter=drawn.jitter,
+            **own,
         )
-        return prior, 1.0
+
+
+class Drawn(NamedTuple):
+    """The parts of a prior that are drawn from a seed or found from the data.
+
+    `weights` are drawn from N(0, 1); `spread` is the scale of the inputs.
+    """
+
+    kernel: type[AbstractKernel]
+    lengthscale: Float[np.ndarray, "Q P"]
+    weights: Float[np.ndarray, "J R"]
+    inducing: Float[np.ndarray, "G M P"]
+    spread: Float[np.ndarray, " P"]
+    rank: tuple[int, ...]
+    jitter: float
 
 
 def ranks(rank: int | Sequence[int], num_copies: int) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ factors (2 pi)^(-P/2) |P|^(-1/2) become |P_jj|^(1/4) |P_j'j'|^(1/4) |P_jj'|^(-1/
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -24,11 +24,12 @@ from jaxtyping import Array, Float, Int
 from numpy.typing import ArrayLike
 
 from motleygp._types import SpanMoments
-from motleygp.kernels import EQ, LOG_2PI, AbstractKernel, eq_values
+from motleygp.kernels import EQ, LOG_2PI, eq_values
 from motleygp.priors._base import (
     DEFAULT_JITTER,
     AbstractPrior,
     Covariances,
+    Drawn,
     check_groups,
     ranks,
 )
@@ -121,49 +122,20 @@ class AbstractConvolution(AbstractPrior):
         )
 
     @classmethod
-    def start(
-        cls,
-        *,
-        kernel: AbstractKernel,
-        weights: Float[np.ndarray, "J R"],
-        inducing: Float[np.ndarray, "G M P"],
-        spread: Float[np.ndarray, " P"],
-        rank: tuple[int, ...],
-        jitter: float,
-    ) -> "AbstractConvolution":
-        return cls(
-            kernel=cast(EQ, kernel),
-            weights=weights / np.sqrt(weights.shape[1]),
-            smoothing=np.tile(_SMOOTHING * spread, (len(weights), 1)),
-            inducing=inducing,
-            rank=rank,
-            jitter=jitter,
-        )
+    def start(cls, drawn: Drawn) -> AbstractPrior:
+        weights = drawn.weights / np.sqrt(drawn.weights.shape[1])
+        smoothing = np.tile(_SMOOTHING * drawn.spread, (len(weights), 1))
+        return cls.assembled(drawn, weights, smoothing=smoothing)
 
     @classmethod
     def paper_start(
-        cls,
-        rng: np.random.Generator,
-        *,
-        kernel: type[AbstractKernel],
-        lengthscale: Float[np.ndarray, "Q P"],
-        weights: Float[np.ndarray, "J R"],
-        inducing: Float[np.ndarray, "G M P"],
-        rank: tuple[int, ...],
-        jitter: float,
-    ) -> tuple["AbstractConvolution", float]:
-        num_inputs = inducing.shape[-1]
-        draws = rng.uniform(size=(2, len(weights), 1))
-        prior = cls(
-            kernel=cast(EQ, kernel.start(_PAPER_SCALE * lengthscale)),
-            weights=weights,
-            smoothing=np.tile(
-                _PAPER_SCALE * np.sqrt(num_inputs) * draws.prod(axis=0), (1, num_inputs)
-            ),
-            inducing=inducing,
-            rank=rank,
-            jitter=jitter,
-        )
+        cls, rng: np.random.Generator, drawn: Drawn
+    ) -> tuple[AbstractPrior, float]:
+        num_inputs = drawn.inducing.shape[-1]
+        draws = rng.uniform(size=(2, len(drawn.weights), 1)).prod(axis=0)
+        smoothing = np.tile(_PAPER_SCALE * np.sqrt(num_inputs) * draws, (1, num_inputs))
+        shorter = drawn._replace(lengthscale=_PAPER_SCALE * drawn.lengthscale)
+        prior = cls.assembled(shorter, drawn.weights, smoothing=smoothing)
         return prior, _PAPER_VARIANCE
 
     def _log_squares(self) -> Float[Array, "R P"]:
@@ -264,12 +236,10 @@ class Convolution(AbstractConvolution):
         return range(num_functions)
 
     @classmethod
-    def start(
-        cls, *, weights: Float[np.ndarray, "J R"], **others: Any
-    ) -> AbstractConvolution:
+    def start(cls, drawn: Drawn) -> AbstractPrior:
         # A function with inducing values of its own sees the squared weights alone, as
         # its kernel's mixture of scales: all of them, to begin with.
-        return super().start(weights=np.sign(weights), **others)
+        return super().start(drawn._replace(weights=np.sign(drawn.weights)))
 
     @property
     def columns_per_row(self) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import scipy.sparse
 
-from motleygp.numerics.sharing import once_each
+from motleygp.numerics.sharing import as_floats, once_each
 from motleygp.tables._native import as_narwhals, floats, is_missing
 from motleygp.tables.columns import Column, as_column
 
@@ -235,10 +235,7 @@ def per_row(
     for name, length in zip(names, lengths, strict=True):
         series = as_narwhals(own.get(name, np.ones(length)))
         numbers = series.to_numpy() if isinstance(series, nw.Series) else series
-        try:
-            numbers = np.asarray(numbers, dtype=float)
-        except (TypeError, ValueError):
-            raise ValueError(f"`{argument}` must hold numbers.") from None
+        numbers = as_floats(numbers, f"`{argument}`")
         if numbers.shape != (length,):
             raise ValueError(
                 f"`{argument}` must have one number per row, {length}; "

@@ -13,7 +13,7 @@ from motleygp.inference.model import Model
 from motleygp.inference.posterior import Posterior, from_precision
 from motleygp.kernels import EQ, AbstractKernel
 from motleygp.likelihoods import AbstractLikelihood, fit_constant
-from motleygp.priors import DEFAULT_JITTER, LMC, AbstractPrior
+from motleygp.priors import DEFAULT_JITTER, LMC, AbstractPrior, Drawn
 
 # k-means on more rows than this only costs time.
 _MAX_CLUSTERED = 20_000
@@ -61,12 +61,15 @@ def initial_model(
     lengthscale = draw_lengthscales(rng, num_latents)
     return Model(
         prior=form.start(
-            kernel=kernel.start(lengthscale[:, None] * spread),
-            weights=rng.normal(size=(len(offsets), sum(rank))),
-            inducing=np.stack(inducing),
-            spread=spread,
-            rank=rank,
-            jitter=jitter,
+            Drawn(
+                kernel=kernel,
+                lengthscale=lengthscale[:, None] * spread,
+                weights=rng.normal(size=(len(offsets), sum(rank))),
+                inducing=np.stack(inducing),
+                spread=spread,
+                rank=rank,
+                jitter=jitter,
+            )
         ),
         offset=jnp.asarray(offsets),
         likelihoods=fitted,
@@ -95,11 +98,11 @@ def paper_start(
     data: Dataset,
     likelihoods: Sequence[AbstractLikelihood],
     *,
+    form: type[AbstractPrior] = LMC,
+    kernel: type[AbstractKernel] = EQ,
     num_latents: int,
     rank: tuple[int, ...],
     num_inducing: int,
-    form: type[AbstractPrior] = LMC,
-    kernel: type[AbstractKernel] = EQ,
 ) -> tuple[Model, Posterior]:
     """The paper's model and q(u): zero offsets, and nothing fitted to the outputs.
 
@@ -120,15 +123,16 @@ def paper_start(
     num_functions = sum(likelihood.num_functions for likelihood in likelihoods)
     weights = rng.normal(size=(num_functions, sum(rank)))
     num_groups = len(form.group_functions(num_functions, sum(rank)))
-    prior, variance = form.paper_start(
-        rng,
+    drawn = Drawn(
         kernel=kernel,
         lengthscale=np.tile(lengthscale, (1, num_inputs)),
         weights=weights,
         inducing=np.tile(grid, (num_groups, 1, 1)),
+        spread=np.ones(num_inputs),
         rank=rank,
         jitter=_PAPER_JITTER,
     )
+    prior, variance = form.paper_start(rng, drawn)
     model = Model(
         prior=prior,
         offset=jnp.zeros(num_functions),

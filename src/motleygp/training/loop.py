@@ -87,15 +87,24 @@ def run(
             journal.add_chunk(*done)
             if held_out is not None and journal.due(held_out.every):
                 journal.add_score(held_out.score(journal.state))
-            if callback is not None and callback(journal.report()):
-                ended = "callback"
-                break
-            if time_limit is not None and time.monotonic() - begun > time_limit:
-                ended = "time"
+            told = callback is not None and callback(journal.report())
+            if (reason := reason_to_end(told, begun, time_limit)) is not None:
+                ended = reason
                 break
     except KeyboardInterrupt:
         ended = "interrupted"
     return journal.end(ended)
+
+
+def reason_to_end(
+    told: bool | None, begun: float, time_limit: float | None
+) -> str | None:
+    """Why a run ends after this chunk: its callback said so, or its time is up."""
+    if told:
+        return "callback"
+    if time_limit is not None and time.monotonic() - begun > time_limit:
+        return "time"
+    return None
 
 
 class _Journal:
@@ -163,19 +172,7 @@ class _Journal:
         return self._standing(kept, self.best, *counts)._replace(ended=ended)
 
 
-@eqx.filter_jit
-def _run_chunk(
-    scheme: Scheme,
-    state: TrainState,
-    data: Dataset,
-    batch_size: int,
-    chunk: int,
-    until: Int[Array, ""],
-) -> tuple[TrainState, StepInfo]:
-    return steps(scheme, state, data, batch_size, chunk, until)
-
-
-def steps(
+def run_chunk(
     scheme: Scheme,
     state: TrainState,
     data: Dataset,
@@ -208,3 +205,6 @@ def steps(
     start = (jnp.zeros((), int), arrays, empty)
     _, arrays, infos = jax.lax.while_loop(going, body, start)
     return eqx.combine(arrays, static), infos
+
+
+_run_chunk = eqx.filter_jit(run_chunk)

@@ -10,7 +10,7 @@ import numpy as np
 
 from motleygp.inference.data import Dataset
 from motleygp.optim import Scheme
-from motleygp.training.loop import steps
+from motleygp.training.loop import reason_to_end, run_chunk
 from motleygp.training.one_step import StepInfo
 from motleygp.training.state import TrainState
 from motleygp.training.trace import Run, joined
@@ -24,7 +24,7 @@ def _run_chunk_together(
 
     def one(arrays: TrainState) -> tuple[TrainState, StepInfo]:
         state = eqx.combine(arrays, static)
-        new, info = steps(scheme, state, data, batch_size, chunk, state.horizon)
+        new, info = run_chunk(scheme, state, data, batch_size, chunk, state.horizon)
         return eqx.filter(new, eqx.is_array), info
 
     arrays, infos = jax.vmap(one)(arrays)
@@ -59,11 +59,9 @@ def run_together(
             filled = jax.tree.map(np.asarray, filled)
             for r, length in enumerate(now - start):
                 infos[r].append(jax.tree.map(lambda a, r=r, n=length: a[r, :n], filled))
-            if callback is not None and callback(int(now.max())):
-                ended = "callback"
-                break
-            if time_limit is not None and time.monotonic() - begun > time_limit:
-                ended = "time"
+            told = callback is not None and callback(int(now.max()))
+            if (reason := reason_to_end(told, begun, time_limit)) is not None:
+                ended = reason
                 break
     except KeyboardInterrupt:
         ended = "interrupted"

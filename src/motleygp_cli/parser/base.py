@@ -26,6 +26,12 @@ class Parser(argparse.ArgumentParser):
         self.arguments.append(action)
         return action
 
+    def add_option(
+        self, flag: str, value: Callable[[str], Any], metavar: str, help: str
+    ) -> None:
+        """Add a flag with a value, which is None where the flag is not given."""
+        self.add_argument(flag, type=value, metavar=metavar, help=help)
+
     @property
     def flags(self) -> list[str]:
         """All flags, such as --help."""
@@ -65,15 +71,16 @@ def add_output(command: Parser, metavar: str, help: str) -> None:
     )
 
 
+def add_number(command: Parser, flag: str, default: int, help: str) -> None:
+    """Add a count with a default."""
+    said = f"{help} (default: %(default)s)"
+    kind = values.count if default else values.seed
+    command.add_argument(flag, type=kind, default=default, metavar="N", help=said)
+
+
 def add_seed(command: Parser, help: str) -> None:
     """Add a seed whose default is 0."""
-    command.add_argument(
-        "--seed",
-        type=values.seed,
-        default=0,
-        metavar="N",
-        help=f"{help} (default: %(default)s)",
-    )
+    add_number(command, "--seed", 0, help)
 
 
 def add_json_and_quiet(command: Parser) -> None:

@@ -3,31 +3,19 @@
 from pathlib import Path
 
 from motleygp_cli.parser import values
-from motleygp_cli.parser.base import Command, Parser, add_quiet, add_seed
+from motleygp_cli.parser.base import Command, Parser, add_number, add_quiet, add_seed
 
 
 def _add_demo(demo: Parser) -> None:
     _add_folder(demo, Path("motleygp-demo"), "folder for the files")
-    demo.add_argument(
-        "--max-iter",
-        type=values.count,
-        default=600,
-        metavar="N",
-        help="maximum number of iterations (default: %(default)s)",
-    )
+    add_number(demo, "--max-iter", 600, "maximum number of iterations")
     add_seed(demo, "random seed of the start and the minibatches")
     add_quiet(demo)
 
 
 def _add_vo(vo: Parser) -> None:
     _add_folder(vo, Path("motleygp-vo"), "folder for the pictures")
-    vo.add_argument(
-        "--seeds",
-        type=values.count,
-        default=100,
-        metavar="N",
-        help="number of runs (default: %(default)s)",
-    )
+    add_number(vo, "--seeds", 100, "number of runs")
     add_seed(vo, "random seed of the runs")
     vo.add_argument("--quiet", action="store_true", help="print only the results")
 

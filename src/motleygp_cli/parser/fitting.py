@@ -16,12 +16,8 @@ def _add_arguments(fit: Parser) -> None:
     add_data(fit)
     _add_columns(fit)
     add_output(fit, "MODEL", "the model file to write")
-    fit.add_argument(
-        "--config",
-        type=Path,
-        metavar="TOML",
-        help="a TOML file with inputs, outputs and any setting",
-    )
+    said = "a TOML file with inputs, outputs and any setting"
+    fit.add_option("--config", Path, "TOML", said)
     _add_choices(fit)
     _add_numbers(fit)
     fit.add_argument(
@@ -31,19 +27,11 @@ def _add_arguments(fit: Parser) -> None:
 
 
 def _add_columns(fit: Parser) -> None:
-    fit.add_argument(
-        "--inputs",
-        type=values.names,
-        metavar="COLUMNS",
-        help="the input columns, separated by commas (default: all but the outputs)",
-    )
-    fit.add_argument(
-        "--outputs",
-        type=values.outputs,
-        metavar="COLUMNS",
-        help="the output columns, separated by commas, each as NAME:LIKELIHOOD, or as "
-        "NAME to infer the likelihood",
-    )
+    said = "the input columns, separated by commas (default: all but the outputs)"
+    fit.add_option("--inputs", values.names, "COLUMNS", said)
+    said = "the output columns, separated by commas, each as NAME:LIKELIHOOD, or as "
+    said += "NAME to infer the likelihood"
+    fit.add_option("--outputs", values.outputs, "COLUMNS", said)
 
 
 def _add_choices(fit: Parser) -> None:
@@ -73,25 +61,13 @@ def _add_numbers(fit: Parser) -> None:
         ("batch-size", "rows in each iteration (default: 256)"),
         ("restarts", "number of starts; the best one is kept (default: 1)"),
     ):
-        fit.add_argument(f"--{flag}", type=values.count, metavar="N", help=help)
-    fit.add_argument(
-        "--validation-fraction",
-        type=float,
-        metavar="SHARE",
-        help="share of the rows held out for early stopping (default: 0)",
-    )
-    fit.add_argument(
-        "--time-limit",
-        type=float,
-        metavar="SECONDS",
-        help="stop after this time and keep the model (default: no limit)",
-    )
-    fit.add_argument(
-        "--seed",
-        type=values.seed,
-        metavar="N",
-        help="random seed of the starts and the minibatches (default: 0)",
-    )
+        fit.add_option(f"--{flag}", values.count, "N", help)
+    said = "share of the rows held out for early stopping (default: 0)"
+    fit.add_option("--validation-fraction", float, "SHARE", said)
+    said = "stop after this time and keep the model (default: no limit)"
+    fit.add_option("--time-limit", float, "SECONDS", said)
+    said = "random seed of the starts and the minibatches (default: 0)"
+    fit.add_option("--seed", values.seed, "N", said)
 
 
 FIT = Command(

@@ -42,18 +42,10 @@ def _add_report(report: Parser) -> None:
         help="a table with rows to score, which the fit has not seen",
     )
     add_output(report, "HTML", "the page to write")
-    report.add_argument(
-        "--train",
-        type=Path,
-        metavar="TABLE",
-        help="compare with one model per output, fitted to this table",
-    )
-    report.add_argument(
-        "--max-rows",
-        type=values.count,
-        metavar="N",
-        help="maximum number of rows to score (default: 2000, fewer for many outputs)",
-    )
+    said = "compare with one model per output, fitted to this table"
+    report.add_option("--train", Path, "TABLE", said)
+    said = "maximum number of rows to score (default: 2000, fewer for many outputs)"
+    report.add_option("--max-rows", values.count, "N", said)
     report.add_argument("--title", metavar="TEXT", help="the title of the page")
     add_json_and_quiet(report)
 
