@@ -1,7 +1,7 @@
-"""A kernel and a likelihood of one's own, trained without the estimator.
+"""A new kernel and a new likelihood, trained without the estimator.
 
-A heavy-tailed output over one input: a Laplace likelihood, and a latent process with
-the exponential kernel. The code is that of docs/core.md.
+The output has heavy tails and depends on one input. The model has a Laplace likelihood
+and a latent process with the exponential kernel. docs/core.md explains the code.
 """
 
 import jax.numpy as jnp

@@ -1,11 +1,11 @@
 """A table of patients: a binary, a count, a positive and a real column with gaps.
 
-From age, body mass index, smoking and hours of exercise a model learns whether a
-patient has diabetes, how often the doctor was seen, the triglycerides in the blood and
-the blood pressure. A quarter of these values is missing; `outputs="auto"` finds the
-types. On 300 patients that the model has not seen, the missing values are imputed and
-compared with what they were, beside the mean of each column. The pictures show the
-calibration there and the correlation between the parameter functions.
+The inputs are age, body mass index, smoking and hours of exercise. The outputs are
+diabetes, visits to the doctor, triglycerides in the blood and blood pressure. A quarter
+of their values is missing, and `outputs="auto"` infers their types. The model imputes
+the missing values of 300 other patients. The table compares the errors with those of
+the mean of each column. The pictures show the calibration on these patients and the
+correlation between the parameter functions.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from motleygp import plotting
 
 
 def draw(num_rows: int = 1100, seed: int = 0) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Patients, and all that was measured."""
+    """The patients and their measurements, without gaps."""
     rng = np.random.default_rng(seed)
     X = pd.DataFrame(
         {

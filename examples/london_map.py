@@ -1,9 +1,9 @@
 """House sales on a map: two outputs of different types over two coordinates.
 
-Sales are drawn over a town like London, denser in the middle: by how much the price
-changed in a year (per cent, noisier in the centre), and whether a flat or a house was
-sold. A fifth of the values is missing. One model learns both and draws its maps. It is
-scored on 400 sales that it has not seen, beside a fit that knows no places.
+The sales are drawn over a town like London and are denser in the middle. The outputs
+are the change of the price in a year (in per cent, noisier in the centre) and whether a
+flat was sold. A fifth of the values is missing. One model learns both and draws maps.
+It is scored on 400 other sales, beside a fit that ignores the coordinates.
 """
 
 import argparse
@@ -20,12 +20,12 @@ OUTPUTS = {"change": "hetgaussian", "flat": "bernoulli"}
 
 
 def river(east: np.ndarray) -> np.ndarray:
-    """How far north the river is."""
+    """The north coordinate of the river."""
     return 2.0 * np.sin(0.45 * east) - 1.0
 
 
 def draw(num_rows: int = 1600, seed: int = 0) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Where sales were made, in km from the centre, and what was sold."""
+    """The coordinates of sales, in km from the centre, and the outputs."""
     rng = np.random.default_rng(seed)
     east, north = rng.normal(size=(2, num_rows)) * [[7.0], [5.5]]
     centre = np.exp(-(east**2 + north**2) / 30.0)

@@ -1,9 +1,9 @@
 """A sensor fails for two days, and the others fill its gap.
 
-Four sensors of four types watch one room for ten days: the temperature (real), the
-humidity (a share), the power of the heater (positive) and how often the door opens (a
-count). All follow the same weather and people. The temperature is missing from day 4 to
-day 6, where a joint model sees the other sensors and one model per sensor does not.
+Four sensors of four types are in one room for ten days: temperature (real), humidity (a
+share), power of the heater (positive) and openings of the door (a count). All depend on
+the same weather and people. The temperature is missing from day 4 to day 6. A joint
+model uses the other sensors there; a model of the temperature alone cannot.
 """
 
 import argparse
@@ -22,7 +22,7 @@ GAP = 4.0, 6.0
 
 
 def draw(num_rows: int = 480, seed: int = 3) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The sensors' readings, every half hour, with nothing missing."""
+    """The readings of the sensors, every half hour, without gaps."""
     rng = np.random.default_rng(seed)
     day = np.linspace(0.0, 10.0, num_rows)
     phases = rng.uniform(0.0, 2.0 * np.pi, size=4)
@@ -48,7 +48,7 @@ def main(max_iter: int = 600, folder: Path = Path(), num_inducing: int = 40) -> 
     settings: dict[str, Any] = {"num_latents": 2, "random_state": 0}
     settings |= {"num_inducing": num_inducing, "max_iter": max_iter}
     joint = mg.MotleyGP(OUTPUTS, **settings)
-    # Of the models of one sensor each, that of the temperature is wanted here alone.
+    # Only the temperature is compared, so only its independent model is fitted.
     first = {"temperature": "gaussian"}
     alone = mg.MotleyGP(first, **settings).independent()
     figure, axes = plt.subplots(4, 1, figsize=(8, 8), sharex=True, layout="constrained")

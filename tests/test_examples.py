@@ -10,7 +10,7 @@ import pytest
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-# What each one prints about, a row of its table each.
+# The rows of the table that each one prints.
 ROWS = {
     "health_table": ["diabetes", "visits", "triglycerides", "pressure"],
     "london_map": ["change", "flat"],
@@ -37,8 +37,10 @@ def test_an_example_runs(name, capsys, tmp_path):
 
 def test_every_example_is_tested_short_and_in_the_docs():
     paths = sorted(EXAMPLES.glob("*.py"))
-    assert [path.stem for path in paths] == sorted(ROWS)
+    # `test_core.py` runs the code of the core's example, which has no picture.
+    assert [path.stem for path in paths] == sorted(["core", *ROWS])
     page = (EXAMPLES.parent / "docs" / "examples.md").read_text()
     for path in paths:
         assert len(path.read_text().splitlines()) < 80
-        assert f"examples/{path.name}" in page and f"]({path.stem}.png)" in page
+        assert f"examples/{path.name}" in page
+        assert f"]({path.stem}.png)" in page or path.stem == "core"

@@ -1,8 +1,8 @@
-"""An extension of Griffe: one form for the docstrings of the reference.
+"""A Griffe extension: one form for all docstrings of the reference.
 
-Most docstrings list their arguments as Markdown, under "**Arguments:**"; those of the
-estimators are in NumPy's form, which scikit-learn's users know. Here the second becomes
-the first, so that both look alike and types stay as they were written.
+Most docstrings list their arguments in Markdown, under "**Arguments:**". The docstrings
+of the estimators have NumPy's form, which users of scikit-learn know. This extension
+turns the second form into the first, so that both look the same.
 """
 
 import inspect
@@ -16,7 +16,7 @@ _TITLES = {"Parameters": "Arguments", "Attributes": "Attributes"}
 
 
 class Lists(griffe.Extension):
-    """Sections of NumPy's form as lists; Griffe calls `on_object` for everything."""
+    """Turns sections into lists. Griffe calls `on_object` for every object."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         if obj.docstring is not None:
@@ -24,8 +24,8 @@ class Lists(griffe.Extension):
 
 
 def _listed(text: str) -> str:
-    """A docstring whose sections are lists."""
-    # The split gives what comes before, then a title and its section in turn.
+    """The docstring with its sections as lists."""
+    # The split gives the text before the sections, then titles and sections by turns.
     before, *rest = _HEADING.split(inspect.cleandoc(text))
     parts = [before]
     for title, section in zip(rest[::2], rest[1::2], strict=True):

@@ -1,7 +1,7 @@
-"""A hook of MkDocs: the equations of a page as MathML, which browsers draw themselves.
+"""A hook of MkDocs: equations as MathML, which browsers render without a script.
 
-`pymdownx.arithmatex` finds them between dollars and leaves their LaTeX in the page;
-here it becomes MathML when the site is built, so that no page needs a script for it.
+`pymdownx.arithmatex` marks the LaTeX between dollar signs, and this hook converts it to
+MathML when the site is built.
 """
 
 import html
@@ -19,7 +19,7 @@ def on_page_content(content: str, **_: Any) -> str:
 
 
 def _converted(found: re.Match[str]) -> str:
-    # arithmatex writes \( .. \) around an inline equation and \[ .. \] around another.
+    # arithmatex writes \( .. \) around an inline equation and \[ .. \] around a block.
     latex = html.unescape(found[2]).strip()[2:-2]
     if found[1] == "span":
         return convert(latex, display="inline")

@@ -2,13 +2,12 @@
 
     python docs/tables/quadrature_error.py
 
-At each likelihood's default number of nodes, over a grid of means of f and several y:
-the worst error of E[log p(y | f)], and of the gradients g_m and g_v of minus it in the
-means and variances of f, each divided by max(1, |the exact number|).
+The table has the worst error of E[log p(y | f)], and of the gradients g_m and g_v of
+minus it in the means and variances of f, each divided by max(1, |the exact number|),
+over a grid of means of f and several y, at each likelihood's default number of nodes.
 
-The reference shares no code with the library: SciPy's special functions in the density
-as textbooks write it, and in its derivatives, under a product rule of 200 nodes per
-function.
+The reference shares no code with the library: it evaluates the textbook density and its
+derivatives with SciPy's special functions, on a product rule of 200 nodes per function.
 """
 
 from collections.abc import Callable
@@ -23,7 +22,7 @@ import scipy.special as sp
 from motleygp.likelihoods import AbstractLikelihood, Bernoulli, Beta, Gamma
 
 LIKELIHOODS = (Bernoulli(), Beta(), Gamma())
-# Up to 2 the library keeps to a tolerance; 3 and 4 are for information.
+# The library has a tolerance up to 2; 3 and 4 are for information.
 STANDARD_DEVIATIONS = (0.1, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0)
 REFERENCE_NODES = 200
 MEANS = np.linspace(-3.0, 3.0, 7)
@@ -68,7 +67,7 @@ def mean_grid(num_functions: int) -> np.ndarray:
     return np.stack([axis.ravel() for axis in axes])
 
 
-# What the library computes.
+# The library.
 
 
 @eqx.filter_jit
@@ -92,8 +91,8 @@ def by_library(likelihood: AbstractLikelihood, sd: float) -> Expected:
     return Expected(*[np.asarray(part) for part in parts])
 
 
-# The reference. A log density is linear in functions of y alone, so one rule serves
-# all y; and with h = log p, d/dm E[h] = E[h'] and d/dv E[h] = E[h''] / 2. Each
+# The reference. A log density is linear in functions of y, so one rule serves all y;
+# and with h = log p, d/dm E[h] = E[h'] and d/dv E[h] = E[h''] / 2. Each
 # function below gives E[h] of shape (Y,), E[h'] and E[h''] of shape (L, Y).
 
 _Moments = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -102,7 +101,7 @@ _Moments = tuple[np.ndarray, np.ndarray, np.ndarray]
 def reference(
     likelihood: AbstractLikelihood, sd: float, num_nodes: int = REFERENCE_NODES
 ) -> Expected:
-    """The same by a fine rule on SciPy's functions."""
+    """E[log p] and its gradients by a fine rule on SciPy's functions."""
     z, w = sp.roots_hermitenorm(num_nodes)
     moments, values = _MOMENTS[likelihood.name], VALUES[likelihood.name]
     points = [
