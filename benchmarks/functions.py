@@ -1,10 +1,10 @@
-"""What a convolution step costs as the number of functions grows.
+"""The cost of a convolution step by the number of functions.
 
     python benchmarks/functions.py
 
 Outputs are HetGaussian, two functions each, on shared rows; one input, Q = 4 latent
-processes, M = 80, minibatches of 256. Compile time, time per step and the memory that
-the compiled step asks for beside its arguments; one thread.
+processes, M = 80, minibatches of 256, one thread. Prints the compile time, the time per
+step, and the memory of the compiled step in addition to its arguments.
 """
 
 import argparse
@@ -21,9 +21,8 @@ import numpy as np
 
 import motleygp as mg
 from motleygp import optim
-from motleygp.inference.data import make_dataset
-from motleygp.training import step as training
-from motleygp.training.initialise import initial_model
+from motleygp.inference import make_dataset
+from motleygp.training import init, initial_model, step
 
 FORMS = {
     "function": mg.priors.Convolution,
@@ -52,12 +51,15 @@ def cost(form: str, num_functions: int) -> tuple[float, float, float]:
         num_inducing=80,
     )
     scheme = optim.fng()
-    state = training.init(jr.key(0), model, data, scheme, num_steps=1000)
-    step = training.make_step(scheme, batch_size=256)
+    state = init(jr.key(0), model, data, scheme, num_steps=1000)
     arrays, static = eqx.partition((state, data), eqx.is_array)
-    run = jax.jit(lambda a: eqx.filter(step(*eqx.combine(a, static)), eqx.is_array))
+
+    def one(arrays: tuple) -> tuple:
+        new = step(scheme, *eqx.combine(arrays, static), batch_size=256)
+        return eqx.filter(new, eqx.is_array)
+
     begun = time.perf_counter()
-    compiled = run.lower(arrays).compile()
+    compiled = jax.jit(one).lower(arrays).compile()
     compile_time = time.perf_counter() - begun
     jax.block_until_ready(compiled(arrays))
     times = []
@@ -75,9 +77,9 @@ def main() -> None:
     print("| --- | --- | --- | --- | --- | --- |")
     for form in FORMS:
         for count in NUM_FUNCTIONS:
-            compiled, step, memory = cost(form, count)
+            compiled, per_step, memory = cost(form, count)
             print(
-                f"| {form} | {count} | {compiled:.1f} | {1e3 * step:.0f} "
+                f"| {form} | {count} | {compiled:.1f} | {1e3 * per_step:.0f} "
                 f"| {memory / 1e6:.0f} | {memory / 1e6 / count:.2f} |",
                 flush=True,
             )

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 
 os.environ["OMP_NUM_THREADS"] = "1"  # read once, when the libraries below load
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"  # says nothing of GPUs
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"  # no messages about GPUs
 
 import gpflow
 import numpy as np
@@ -128,7 +128,7 @@ class MixedLikelihood(gpflow.likelihoods.Likelihood):
     def _pairs_split(
         self, mean: tf.Tensor, var: tf.Tensor, y_beta: tf.Tensor, y_gamma: tf.Tensor
     ) -> tf.Tensor:
-        """Beta and Gamma term by term, so that one term alone needs the grid."""
+        """Beta and Gamma term by term, so that only one term needs the grid."""
         mean_exp = expected_exp(mean[:, 2:7], var[:, 2:7])
         a, b, shape, rate = (mean_exp[:, i] for i in (0, 1, 3, 4))
         one_dim = self._on_line(
@@ -165,7 +165,7 @@ class MixedLikelihood(gpflow.likelihoods.Likelihood):
 def build_model(
     problem: dict[str, np.ndarray], likelihood: MixedLikelihood
 ) -> gpflow.models.SVGP:
-    """The whitened SVGP at its starting parameters, with q(u) left to natural steps."""
+    """The whitened SVGP at its start; q(u) is left to the natural gradient."""
     kernels = [
         gpflow.kernels.SquaredExponential(1.0, s) for s in problem["lengthscale"]
     ]
@@ -187,7 +187,7 @@ def build_model(
 
 
 def make_step(model: gpflow.models.SVGP, x: tf.Tensor, y: tf.Tensor) -> Step:
-    """One iteration, which returns the minibatch -ELBO that the Adam half saw."""
+    """One iteration, which returns the minibatch -ELBO of its Adam half."""
     natural = gpflow.optimizers.NaturalGradient(NATURAL_RATE)
     adam = tf_keras.optimizers.Adam(ADAM_RATE)
     variables = model.trainable_variables
@@ -215,7 +215,7 @@ def make_step(model: gpflow.models.SVGP, x: tf.Tensor, y: tf.Tensor) -> Step:
 def run_steps(
     step: Step, num_rows: int, num_steps: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Seconds and -ELBO of each step, the batches being drawn before any is timed."""
+    """Seconds and -ELBO of each step; all batches are drawn before the timing."""
     rng = np.random.default_rng(SEED)
     draws = [rng.choice(num_rows, BATCH, replace=False) for _ in range(num_steps)]
     seconds, losses = np.empty(num_steps), np.empty(num_steps)

@@ -1,11 +1,11 @@
-"""The table of measured figures in the README.
+"""The table of measurements in the README.
 
     python benchmarks/readme.py
     python benchmarks/readme.py --gpflow build/gpflow-env/bin/python
 
-Held-out scores on several draws of the README's own data: one joint model, one model
-per output, and the constant fit. Then one training step of five outputs on one core,
-beside GPflow's where a Python that has it is given (see step.py).
+Prints held-out scores on several draws of the README's data, for one joint model, one
+model per output, and the constant fit. Then prints the time of one training step of
+five outputs on one core, beside GPflow's if --gpflow is given (see step.py).
 """
 
 import argparse
@@ -36,7 +36,7 @@ def scores(seed: int) -> tuple[float, float, float]:
 
 
 def step_times(gpflow: Path | None) -> dict[str, float]:
-    """Milliseconds a step by name, as step.py prints them."""
+    """Milliseconds per step by name, as step.py prints them."""
     command = [sys.executable, str(Path(__file__).with_name("step.py"))]
     if gpflow is not None:
         command += ["--gpflow", str(gpflow)]
@@ -47,7 +47,7 @@ def step_times(gpflow: Path | None) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--gpflow", type=Path, help="a Python that has GPflow")
+    parser.add_argument("--gpflow", type=Path, help="a Python with GPflow")
     parser.add_argument("--draws", type=int, default=3, help="draws of the house sales")
     args = parser.parse_args()
     found = np.array([scores(seed) for seed in range(args.draws)])

@@ -2,9 +2,9 @@
 
     python benchmarks/report.py [--outputs 40] [--rows 100000]
 
-The likelihoods take turns, a tenth of the values is missing, and the model is fitted
-for a moment only: how good it is does not matter here. The time is that of the whole
-command, from its start to its end, compilation included.
+The outputs cycle through the likelihoods, and a tenth of the values is missing. The
+model is fitted for only a few iterations, because its quality does not matter here. The
+time is that of the whole command, with compilation.
 """
 
 import argparse

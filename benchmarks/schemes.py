@@ -1,11 +1,12 @@
 """Time one whole iteration of every scheme on the task of `step.py`, on one core.
 
-An iteration is all that a run does: minibatch, draw of theta, gradients, both steps,
-refusals and the watch on convergence. Rounds of the schemes alternate; ratios are the
-medians over the rounds.
+An iteration has everything that a run does: minibatch, draw of theta, gradients, both
+steps, refusals and the test of convergence. Rounds of the schemes alternate; ratios are
+the medians over the rounds.
 """
 
 import argparse
+import dataclasses
 import os
 import statistics
 import time
@@ -17,7 +18,7 @@ import jax
 import jax.random as jr
 
 from motleygp import optim
-from motleygp.training import step as training
+from motleygp.training import init, step
 from step import BATCH, build, problem
 
 
@@ -29,15 +30,15 @@ def main() -> None:
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     model, data = build(problem())
     schemes = {name: make() for name, make in optim.BY_NAME.items()}
-    schemes["fng, q(u) itself"] = optim.fng()._replace(whitened=False)
+    schemes["fng, q(u) itself"] = dataclasses.replace(optim.fng(), whitened=False)
     programs = {}
     for name, scheme in schemes.items():
-        step = training.make_step(scheme, batch_size=BATCH)
-        state = training.init(jr.key(0), model, data, scheme, num_steps=10_000)
+        state = init(jr.key(0), model, data, scheme, num_steps=10_000)
         arrays, static = eqx.partition(state, eqx.is_array)
 
-        def body(arrays, _, step=step, static=static):
-            new, info = step(eqx.combine(arrays, static), data)
+        def body(arrays, _, scheme=scheme, static=static):
+            state = eqx.combine(arrays, static)
+            new, info = step(scheme, state, data, batch_size=BATCH)
             return eqx.filter(new, eqx.is_array), info.nelbo
 
         program = jax.jit(

@@ -3,8 +3,8 @@
 The task: five outputs (HetGaussian, Beta, Bernoulli, Gamma, Exponential), J = 8
 parameter functions, LMC with Q = 3, M = 80, ten inputs, 1500 rows, minibatches of 50,
 20 quadrature nodes, natural gradients on q(u) and Adam on theta, float64, one core.
-Compile time is apart; ours and autodiff's rounds alternate, and the medians of the
-rounds are compared, because the machine may be busy.
+Compile time is measured separately. Our rounds and those of autodiff alternate, and
+their medians are compared, because the machine may be busy.
 """
 
 import argparse
@@ -35,7 +35,7 @@ from motleygp.inference.data import Dataset, make_dataset
 from motleygp.inference.model import Model, trainable
 from motleygp.inference.posterior import from_prior, unwhiten
 from motleygp.numerics import linalg
-from motleygp.optim import natural_gradient
+from motleygp.optim import NaturalGradient
 from motleygp.priors import AbstractPrior, Sites, everywhere
 
 NUM_ROWS, NUM_INPUTS, NUM_INDUCING, NUM_LATENTS, BATCH = 1500, 10, 80, 3, 50
@@ -63,7 +63,7 @@ def problem(seed: int = 0) -> dict[str, np.ndarray]:
 
 
 def build(arrays: dict[str, np.ndarray]) -> tuple[Model, Dataset]:
-    """The model without offsets, as the competitors have none, and its data."""
+    """The model, without offsets because the competitors have none, and its data."""
     names = ("hetgaussian", "beta", "bernoulli", "gamma", "exponential")
     likelihoods = tuple(mg.likelihoods.get(name) for name in names)
     prior = mg.priors.LMC(
@@ -78,7 +78,7 @@ def our_step(model: Model, data: Dataset) -> tuple[Callable, Any]:
     """The library's step: one pass for all gradients, guarded natural gradient."""
     theta, fixed = eqx.partition(model, trainable(model))
     q = from_prior(model.prior)
-    natural, adam = natural_gradient(Q_STEP), optax.adam(THETA_STEP)
+    natural, adam = NaturalGradient(Q_STEP), optax.adam(THETA_STEP)
 
     def step(carry: Any, rows: Array) -> tuple[Any, Array]:
         theta, q, q_state, adam_state = carry
@@ -118,7 +118,7 @@ def paper_group(prior: AbstractPrior) -> GroupBound:
 
 
 def whitened_group(prior: AbstractPrior) -> GroupBound:
-    """The same in the whitened variable, where the divergence does not see theta."""
+    """The same in the whitened variable, whose divergence does not depend on theta."""
 
     def bound(group: Any, sites: Sites, mean: Array, cov: Array) -> tuple[Array, ...]:
         k = prior.covariances(group, sites)
@@ -142,7 +142,7 @@ def autodiff_step(
     group_bound: Callable[[AbstractPrior], GroupBound],
     start: tuple[Array, Array],
 ) -> tuple[Callable, Any]:
-    """The same step, unguarded, its gradients by autodiff through the whole bound.
+    """The same step without a guard, with gradients by autodiff of the whole bound.
 
     The bound is a function of theta and of the mean and covariance of q(u); the
     likelihoods, the kernels and the factorisation of K_uu are the library's.
@@ -185,7 +185,7 @@ def autodiff_step(
 
 
 def compiled(step: Callable, start: Any, rows: Array) -> tuple[Callable, float, Array]:
-    """The scanned step, the seconds of its first call, and the loss it traced."""
+    """The scanned step, the seconds of its first call, and its losses."""
     program = jax.jit(lambda carry: jax.lax.scan(step, carry, rows))
     begin = time.perf_counter()
     _, losses = jax.block_until_ready(program(start))
@@ -200,7 +200,7 @@ def milliseconds(run: Callable, num_steps: int) -> float:
 
 
 def gpflow(python: Path, arrays: dict[str, np.ndarray], *flags: str) -> dict[str, Any]:
-    """What `gpflow_step.py` measures, in GPflow's own environment."""
+    """The results of `gpflow_step.py`, run in GPflow's own environment."""
     script = Path(__file__).with_name("gpflow_step.py")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "problem.npz"
@@ -216,7 +216,7 @@ def gpflow(python: Path, arrays: dict[str, np.ndarray], *flags: str) -> dict[str
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--gpflow", type=Path, help="a Python that has GPflow")
+    parser.add_argument("--gpflow", type=Path, help="a Python with GPflow")
     parser.add_argument("--steps", type=int, default=300, help="steps per round")
     parser.add_argument("--rounds", type=int, default=9)
     args = parser.parse_args()

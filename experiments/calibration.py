@@ -4,12 +4,12 @@
     python experiments/calibration.py --draws 0 1
 
 Each draw mixes four latent processes into the parameter functions of seven outputs, one
-per likelihood; a model is fitted to all rows but a hundred by default settings, and
-these are scored: the share of values inside the central 95 % interval, a chi-square
+per likelihood. A model with default settings is fitted to all rows except a hundred,
+which are scored: the share of values inside the central 95 % interval, a chi-square
 test that the probability integral transforms are uniform (randomised for discrete
-outputs), and for the binary output Spiegelhalter's test. The tests take the values for
-independent, while those of one draw share the error of its functions: so there are few
-of each draw, and many to learn from. Prints the table of docs/estimator.md.
+outputs), and Spiegelhalter's test for the binary output. The tests assume independent
+values, but the values of one draw share the errors of its functions. So each draw has
+few test rows, and many training rows. Prints the table of docs/estimator.md.
 """
 
 import argparse
@@ -38,8 +38,8 @@ OUTPUTS = (
 NUM_ROWS, NUM_TEST = 2000, 100
 LENGTHSCALES = np.array([[0.1], [0.15], [0.2], [0.3]])
 SPREAD = 0.7
-# The constant means of the functions, where 0 would make odd data: log variances, log
-# shapes, and rates of which a central interval is more than 0 and 1.
+# The constant means of functions for which 0 would make unusual data: log variances,
+# log shapes, and log rates, whose intervals would hold little more than 0 and 1.
 OFFSETS = {
     "hetgaussian": (0.0, -1.5),
     "beta": (1.0, 1.0),
@@ -57,7 +57,7 @@ def simulate(seed: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     weights = SPREAD / 2.0 * rng.normal(size=(num_functions, len(LENGTHSCALES)))
     inducing = np.zeros((len(LENGTHSCALES), 1, 1))
     prior = mg.priors.LMC(EQ(LENGTHSCALES), weights, inducing)
-    # Drawn on a grid as fine as the functions need, and read off it.
+    # Drawn on a fine grid, and interpolated.
     grid = np.linspace(0.0, 1.0, 201)
     draws = mg.priors.sample(prior, jr.key(seed), jnp.asarray(grid[:, None]))[0]
     f = np.stack([np.interp(x[:, 0], grid, values) for values in np.asarray(draws)])
@@ -74,7 +74,7 @@ def simulate(seed: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
 
 
 def scored(seed: int, **settings) -> dict[str, dict[str, list[float]]]:
-    """Of each output: which rows were covered, their PIT, and the probabilities."""
+    """For each output: whether rows are covered, their PIT, and the probabilities."""
     x, columns = simulate(seed)
     cut = NUM_ROWS - NUM_TEST
     settings = {"random_state": 0, "progress": False} | settings
@@ -124,8 +124,8 @@ def _reliability(every: dict[str, np.ndarray]) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--draws", type=int, nargs="+", default=list(range(16)))
-    parser.add_argument("--write", help="write what was scored to this file")
-    parser.add_argument("--read", nargs="+", help="tables of such files together")
+    parser.add_argument("--write", help="write the scored values to this file")
+    parser.add_argument("--read", nargs="+", help="make the table from such files")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     if args.read:

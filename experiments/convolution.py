@@ -4,7 +4,7 @@
     python experiments/convolution.py gap           # a region of one output missing
     python experiments/convolution.py starts mocap7 --data-dir DIR   # 20 starts
 
-`starts` runs all starts at once on a GPU, one after the other on a CPU.
+`starts` runs all starts at once on a GPU, and one after another on a CPU.
 """
 
 import argparse
@@ -21,11 +21,8 @@ import scipy.stats
 
 import motleygp as mg
 from motleygp import optim
-from motleygp.inference.data import Dataset, make_dataset
-from motleygp.inference.objective import held_out_nlpd
-from motleygp.inference.scaling import standardising
-from motleygp.training import restarts
-from motleygp.training.initialise import data_driven_start, usual_num_latents
+from motleygp.inference import Dataset, held_out_nlpd, make_dataset, standardising
+from motleygp.training import Outcome, Task, data_driven_start, restarts
 
 FORMS = {
     "function": mg.priors.Convolution,
@@ -64,7 +61,7 @@ def exact_nlpd(
     drawn: Draw, observed: np.ndarray, tested: np.ndarray, *, joint: bool
 ) -> float:
     """Mean NLPD of the tested values under the exact posterior at the generating
-    parameters: of all functions together, or of each from its own values alone."""
+    parameters, given all values (`joint`) or only those of the same function."""
     num_functions = len(drawn.y)
     scores = []
     for d in range(num_functions):
@@ -88,7 +85,7 @@ def exact_nlpd(
 def fitted_nlpd(
     drawn: Draw, observed: np.ndarray, tested: np.ndarray, **settings
 ) -> tuple[float, float]:
-    """The same for a model fitted with default settings, and the seconds of `fit`."""
+    """The same NLPD for a fitted model, and the seconds that `fit` took."""
     names = [f"y{d}" for d in range(len(drawn.y))]
     y = np.where(observed, drawn.y, np.nan)
     model = mg.MotleyGP(
@@ -109,13 +106,13 @@ def fitted_nlpd(
 def observed_rows(
     rng: np.random.Generator, num_outputs: int, *, length: int
 ) -> np.ndarray:
-    """Which rows each output is observed at, at random."""
+    """The rows at which each output is observed, at random, as a mask."""
     order = rng.random((num_outputs, length * ROWS_PER_UNIT))
     return np.argsort(order, axis=1) < length * OBSERVED_PER_UNIT
 
 
 def simulated(_: argparse.Namespace) -> None:
-    """Both forms against the exact posteriors that they approximate."""
+    """Compare both forms with the exact posteriors that they approximate."""
     print(
         "| D | draw | factorised, exact | function | excess | joint, exact | latent "
         "| excess | seconds, function and latent |\n" + "| --- " * 9 + "|"
@@ -148,7 +145,7 @@ def simulated(_: argparse.Namespace) -> None:
 
 
 def gap(args: argparse.Namespace) -> None:
-    """NLPD in a region where the first output was never seen and the others were."""
+    """NLPD of the first output in a region where only the others are observed."""
     weights = np.array([[1.0, 0.3], [0.9, -0.4], [-0.5, 0.8]])
     smoothing = np.array([0.03, 0.06, 0.05])
     print(
@@ -162,7 +159,7 @@ def gap(args: argparse.Namespace) -> None:
 
 
 def _gap_row(seed: int, weights: np.ndarray, smoothing: np.ndarray) -> bool:
-    """Print one row; whether the latent form is better than the function form."""
+    """Print one row, and return whether the latent form beats the function form."""
     drawn = draw(seed, weights, smoothing, length=3)
     rng = np.random.default_rng(seed)
     observed = observed_rows(rng, len(weights), length=3)
@@ -190,8 +187,8 @@ def _gap_row(seed: int, weights: np.ndarray, smoothing: np.ndarray) -> bool:
 
 
 def scaled_datasets(problem: mg.datasets.Problem) -> tuple[Dataset, Dataset]:
-    """Training and test rows with the inputs standardised, as `MotleyGP` has them."""
-    scaling = standardising([problem.x_train], [], [])
+    """Training and test rows with standardised inputs, as in `MotleyGP`."""
+    scaling = standardising([problem.x_train], [], [], [])
     pairs = ((problem.x_train, problem.y_train), (problem.x_test, problem.y_test))
     train, test = (
         make_dataset(
@@ -205,7 +202,7 @@ def scaled_datasets(problem: mg.datasets.Problem) -> tuple[Dataset, Dataset]:
 
 
 def starts(args: argparse.Namespace) -> None:
-    """Default settings from 20 seeds: how many end badly, and the spread of scores."""
+    """Default settings from 20 seeds: the spread of scores, and bad runs."""
     print(
         "| set | inducing | constant fit | best | median | worst of 20 "
         "| failed or above constant | seconds |\n" + "| --- " * 8 + "|"
@@ -215,36 +212,11 @@ def starts(args: argparse.Namespace) -> None:
         constant = float(np.mean(list(problem.constant_nlpd().values())))
         data, test = scaled_datasets(problem)
         for label in args.inducing:
-            form = FORMS[label]
-            count = usual_num_latents(form, problem.likelihoods)
-            task = restarts.Task(
-                data=data,
-                held_out=None,
-                likelihoods=problem.likelihoods,
-                start=ft.partial(
-                    data_driven_start,
-                    num_latents=count,
-                    rank=(1,) * count,
-                    num_inducing=80,
-                    form=form,
-                ),
-                scheme=optim.fng(),
-                batch_size=256,
-                num_steps=args.max_iter,
-            )
+            task = default_task(problem, data, FORMS[label], args.max_iter)
             begun = time.perf_counter()
-            seeds = range(NUM_STARTS)
-            if jax.default_backend() == "cpu":
-                outcomes = [restarts.run(task, seed) for seed in seeds]
-            else:
-                outcomes = restarts.run_together(task, list(seeds))
+            outcomes = all_outcomes(task)
             seconds = time.perf_counter() - begun
-            scores = np.array(
-                [
-                    np.mean(held_out_nlpd(*o.fitted, test)) if o.fitted else np.inf
-                    for o in outcomes
-                ]
-            )
+            scores = np.array([score_of(outcome, test) for outcome in outcomes])
             bad = np.sum(~(scores < constant))
             print(
                 f"| {name} | {label} | {constant:.3f} | {scores.min():.3f} "
@@ -252,6 +224,47 @@ def starts(args: argparse.Namespace) -> None:
                 f"| {seconds:.0f} |",
                 flush=True,
             )
+
+
+def default_task(
+    problem: mg.datasets.Problem,
+    data: Dataset,
+    form: type[mg.priors.AbstractPrior],
+    num_steps: int,
+) -> Task:
+    """A fit with the default settings of the estimator."""
+    num_functions = sum(lik.num_functions for lik in problem.likelihoods)
+    count = form.usual_num_latents(len(problem.likelihoods), num_functions)
+    return Task(
+        data=data,
+        held_out=None,
+        likelihoods=problem.likelihoods,
+        start=ft.partial(
+            data_driven_start,
+            num_latents=count,
+            rank=(1,) * count,
+            num_inducing=80,
+            form=form,
+        ),
+        scheme=optim.fng(),
+        batch_size=256,
+        num_steps=num_steps,
+    )
+
+
+def all_outcomes(task: Task) -> list[Outcome]:
+    """Run all starts: one after another on a CPU, together elsewhere."""
+    if jax.default_backend() == "cpu":
+        return [restarts.run(task, seed) for seed in range(NUM_STARTS)]
+    return restarts.run_together(task, list(range(NUM_STARTS)))
+
+
+def score_of(outcome: Outcome, test: Dataset) -> float:
+    """The mean test NLPD over the outputs; infinite for a failed run."""
+    if outcome.solution is None:
+        return np.inf
+    model, q, _ = outcome.solution
+    return float(np.mean(held_out_nlpd(model, q, test)))
 
 
 def main() -> None:

@@ -1,11 +1,11 @@
-"""Missing values: half of one output of T2 is removed in one stretch, and predicted.
+"""Missing values: one output of T2 is removed from half of the range, and predicted.
 
     python experiments/missing.py                       # all of it: an hour on one core
     python experiments/missing.py --outputs 0 --seeds 3
 
-Every output of T2 loses its values between 0.25 and 0.75; the scores are the NLPD of
-the values removed. The joint models see the other outputs there, `independent()` does
-not. Prints the table of docs/estimator.md.
+One output at a time loses its values between 0.25 and 0.75, and the score is the NLPD
+of the removed values. The joint models see the other outputs there; `independent()`
+does not. Prints the table of docs/estimator.md.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def scores(seed: int, output: int) -> list[float]:
             outputs=list(toy.likelihoods), random_state=0, progress=False, **settings
         )
         if kind == "independent":
-            # The other outputs' models would say nothing of this one.
+            # The models of the other outputs do not affect this one.
             only = model.set_params(outputs={name: toy.likelihoods[output]})
             fitted = only.independent().fit(x, {name: seen[:, output]})
         else:

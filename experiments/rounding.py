@@ -1,12 +1,12 @@
-"""How far rounding alone moves a score: the noise below which two versions agree.
+"""The change of a score by rounding: two versions that differ by less agree.
 
     python experiments/rounding.py london naval --data-dir DIR
 
 Each set is fitted with default settings several times, on split 0 and from the same
-seed. The inputs are multiplied by 1 + k 2^-52, k = 0, 1, 2, ..., which changes their
-last digits alone. Training takes 2000 steps on minibatches, so the last digits of the
-first step reach the leading digits of the score. A change of the code that reorders a
-sum moves a score by as much.
+seed. The inputs are multiplied by 1 + k 2^-52, k = 0, 1, 2, ..., which changes only
+their last digits. Over 2000 steps on minibatches, the last digits of the first step
+reach the leading digits of the score. A change of the code that reorders a sum has the
+same effect.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def main() -> None:
         ]
         shown = ", ".join(f"{value:.6f}" for value in found)
         spread = max(found) - min(found)
-        print(f"{name}: {shown}; largest less smallest {spread:.6f}", flush=True)
+        print(f"{name}: {shown}; largest minus smallest {spread:.6f}", flush=True)
 
 
 if __name__ == "__main__":

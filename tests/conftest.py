@@ -6,7 +6,8 @@ import jax
 import numpy as np
 import pytest
 
-import motleygp  # noqa: F401  (switches JAX to float64 before any test makes an array)
+# Importing the library switches JAX to float64 before any test makes an array.
+from motleygp import named
 
 
 @pytest.fixture
@@ -28,3 +29,21 @@ def quick_compilation():
     jax.config.update("jax_disable_most_optimizations", True)
     yield
     jax.config.update("jax_disable_most_optimizations", False)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def own_names(request):
+    """A module knows the library's classes by name and those it defines or imports.
+
+    Others define classes too, which would claim outputs and take names here.
+    """
+    before = {kind: dict(classes) for kind, classes in named._KNOWN.items()}
+    own = {id(value) for value in vars(request.module).values()}
+    for classes in named._KNOWN.values():
+        for name, cls in list(classes.items()):
+            if not cls.__module__.startswith("motleygp") and id(cls) not in own:
+                del classes[name]
+    yield
+    for kind, classes in named._KNOWN.items():
+        classes.clear()
+        classes.update(before.get(kind, {}))

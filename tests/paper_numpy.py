@@ -164,7 +164,7 @@ def kl_divergence(m: np.ndarray, V: np.ndarray, K: np.ndarray) -> float:
 
 
 class Form(NamedTuple):
-    """What tells one prior from another: K_uu of each group, and the marginals."""
+    """The parts in which priors differ: K_uu of each group, and the marginals."""
 
     inducing_covariances: Callable[..., list[np.ndarray]]
     marginals: Callable[..., tuple[np.ndarray, np.ndarray]]

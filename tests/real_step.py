@@ -15,8 +15,7 @@ import numpy as np
 
 from motleygp import datasets, optim, priors
 from motleygp.inference.data import Dataset, make_dataset
-from motleygp.training import loop, step as training
-from motleygp.training.initialise import initial_model
+from motleygp.training import TrainState, init, initial_model, run, step
 
 BATCH_SIZE = 32
 SCHEME = optim.fng()
@@ -29,8 +28,8 @@ FORMS = {
 }
 
 
-def build(form: str) -> tuple[training.TrainState, Dataset, training.Step]:
-    """A small mixed problem, its state and its step."""
+def build(form: str) -> tuple[TrainState, Dataset]:
+    """A small mixed problem: the state before its first step, and its data."""
     problem = datasets.load("t2")
     # Of the likelihoods, those that compile quickly: they factorise nothing.
     kept = [0, 2, 4]
@@ -47,21 +46,25 @@ def build(form: str) -> tuple[training.TrainState, Dataset, training.Step]:
         rank=(2, 1, 1),
         num_inducing=48,
     )
-    state = training.init(jr.key(0), model, data, SCHEME, num_steps=10_000)
-    return state, data, training.make_step(SCHEME, batch_size=BATCH_SIZE)
+    return init(jr.key(0), model, data, SCHEME, num_steps=10_000), data
 
 
 def compiled_text(form: str) -> str:
     """The step as compiled for the device at hand."""
-    state, data, step = build(form)
-    arrays, static = eqx.partition((state, data), eqx.is_array)
-    run = jax.jit(lambda a: eqx.filter(step(*eqx.combine(a, static)), eqx.is_array))
-    return run.lower(arrays).compile().as_text()
+    arrays, static = eqx.partition(build(form), eqx.is_array)
+
+    def one(arrays: tuple) -> tuple:
+        state, data = eqx.combine(arrays, static)
+        return eqx.filter(
+            step(SCHEME, state, data, batch_size=BATCH_SIZE), eqx.is_array
+        )
+
+    return jax.jit(one).lower(arrays).compile().as_text()
 
 
 if __name__ == "__main__":
-    state, data, step = build(sys.argv[2])
+    state, data = build(sys.argv[2])
     state = state._replace(horizon=jnp.asarray(int(sys.argv[1])))
-    result = loop.fit(state, data, step, chunk=50)
-    assert result.trace is not None
-    print(repr(float(result.trace.nelbo[-1])))
+    result = run(SCHEME, state, data, batch_size=BATCH_SIZE, chunk=50)
+    assert result.steps is not None
+    print(repr(float(result.steps.nelbo[-1])))

@@ -8,8 +8,7 @@ import numpy as np
 from motleygp import optim
 from motleygp.inference.data import Dataset, make_dataset
 from motleygp.likelihoods import Bernoulli, Gaussian
-from motleygp.training import restarts, step as training
-from motleygp.training.initialise import data_driven_start
+from motleygp.training import TrainState, data_driven_start, init, restarts
 
 BATCH_SIZE = 30
 SCHEME = optim.fng()
@@ -33,9 +32,9 @@ def task() -> restarts.Task:
     )
 
 
-def build() -> tuple[training.TrainState, Dataset, training.Step]:
+def build() -> tuple[TrainState, Dataset]:
+    """The state before the first step, and the data, for `SCHEME` and `BATCH_SIZE`."""
     given = task()
     rng = np.random.default_rng(0)
     model, _ = given.start(rng, given.data, given.likelihoods)
-    state = training.init(jr.key(0), model, given.data, SCHEME, num_steps=10_000)
-    return state, given.data, training.make_step(SCHEME, batch_size=BATCH_SIZE)
+    return init(jr.key(0), model, given.data, SCHEME, num_steps=10_000), given.data

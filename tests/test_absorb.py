@@ -1,4 +1,4 @@
-"""New rows without the old ones: q(u) of before in the place of p(u)."""
+"""Updates with new rows only: the old q(u) takes the place of p(u)."""
 
 import equinox as eqx
 import jax
@@ -20,7 +20,7 @@ from motleygp.inference.posterior import (
 )
 from motleygp.likelihoods import Gaussian
 from motleygp.priors import everywhere
-from motleygp.training import restarts
+from motleygp.training import absorb
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -98,9 +98,7 @@ def test_real_rows_are_absorbed_as_bayes_rule_says():
     data = make_dataset([x], [np.sin(3 * x[:, 0])], likelihood)
     model, _ = small.task().start(rng, data, likelihood)
     base = random_posterior(model, 4)
-    result = restarts.absorb(
-        restarts.Fitted(model, base), data, seed=0, batch_size=30, num_steps=400
-    )
+    result = absorb(model, base, data, seed=0, batch_size=30, num_steps=400)
     # With one process of weight w, y = w B^T v + offset + noise.
     noise = float(model.likelihoods[0].noise)
     weight = float(model.prior.weights[0, 0])

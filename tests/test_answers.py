@@ -1,16 +1,21 @@
-"""What a fitted estimator answers beyond its marginals, and how it goes on."""
+"""A fitted estimator beyond marginal predictions: draws, gaps, updates, starts."""
 
 import logging
 import subprocess
 import sys
 
+import equinox as eqx
+import jax
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
 
 import motleygp as mg
-from motleygp.prediction.predictive import Mixture
+from motleygp.inference import trainable, unwhiten
+from motleygp.prediction import Mixture
+from motleygp.prediction.functions import draws_of_theta
+from motleygp.training import Report
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -180,13 +185,17 @@ def test_a_scheme_without_a_distribution_of_theta_has_none_to_average_over():
 
 
 def test_draws_of_theta_are_as_wide_as_the_scheme_says(fitted):
-    first = fitted.model_.offset
-    draws = list(mg.prediction.draws_of_theta(fitted._fitted, 400, 0, whitened=True))
-    offsets = np.stack([np.asarray(d.model.offset) for d in draws])
-    np.testing.assert_allclose(offsets.std(axis=0), fitted.theta_std_.offset, rtol=0.15)
-    np.testing.assert_allclose(offsets.mean(axis=0), first, atol=1e-3)
-    carried = next(mg.prediction.draws_of_theta(fitted._fitted, 1, 0, whitened=False))
-    mean, _ = mg.posterior.unwhiten(carried.model.prior, carried.q)
+    fit = fitted.fitted_
+    given = fit.model, fit.q, fit.std
+    draws = list(draws_of_theta(*given, 400, 0, whitened=True))
+    offsets = np.stack([np.asarray(model.offset) for model, _ in draws])
+    # One array for each leaf of theta, in its order.
+    theta, _ = eqx.partition(fit.model, trainable(fit.model))
+    std = jax.tree.unflatten(jax.tree.structure(theta), fit.std)
+    np.testing.assert_allclose(offsets.std(axis=0), std.offset, rtol=0.15)
+    np.testing.assert_allclose(offsets.mean(axis=0), fit.model.offset, atol=1e-3)
+    model, q = next(draws_of_theta(*given, 1, 0, whitened=False))
+    mean, _ = unwhiten(model.prior, q)
     np.testing.assert_allclose(mean, fitted.parameters()["q_mean"], atol=1e-6)
 
 
@@ -222,6 +231,26 @@ def test_rows_counted_for_longer_do_not_look_busier():
 
 
 def test_rows_of_no_weight_do_not_count():
+    # Nothing but their inputs matters: not for the units, the start or the steps.
+    x, Y = make_frames()
+    odd = Y.copy()
+    odd.loc[:9, "level"] = 1e3
+    odd.loc[:9, "calls"] = 1e4
+    odd.loc[:9, "open"] = "yes"
+    weight = np.r_[np.zeros(10), np.ones(NUM_ROWS - 10)]
+    one, other = (
+        make_model(max_iter=10).fit(x, frame, sample_weight=weight)
+        for frame in (Y, odd)
+    )
+    np.testing.assert_array_equal(one.predict(x), other.predict(x))
+    for name, value in one.parameters().items():
+        np.testing.assert_array_equal(other.parameters()[name], value)
+    # With weights above 0 they do count.
+    counted = make_model(max_iter=10).fit(x, odd, sample_weight=weight + 1e-3)
+    assert np.abs(counted.predict(x) - one.predict(x)).max() > 1.0
+
+
+def test_steps_from_a_given_start_do_not_see_rows_of_no_weight():
     x, Y = make_frames()
     odd = Y.copy()
     odd.loc[:9, "level"] = 1e3
@@ -256,7 +285,7 @@ def test_rows_of_no_weight_do_not_count():
         ),
         ({"sample_weight": ["a"] * 60}, "`sample_weight` must hold numbers"),
         ({"exposure": np.zeros(60)}, "`exposure` must be above 0"),
-        ({"exposure": {"level": np.ones(60)}}, "must be of outputs that count"),
+        ({"exposure": {"level": np.ones(60)}}, "must be for outputs that are counts"),
     ],
 )
 def test_wrong_weights_and_exposures_are_refused(arguments, message):
@@ -267,7 +296,7 @@ def test_wrong_weights_and_exposures_are_refused(arguments, message):
 @pytest.mark.parametrize("exposure", [np.ones(60), {"heat": np.ones(60)}, {}])
 def test_an_exposure_needs_an_output_that_counts(exposure):
     x, Y = make_frames()
-    with pytest.raises(ValueError, match=r"of outputs that count, .* got 'level'"):
+    with pytest.raises(ValueError, match=r"outputs that are counts, .* got 'level'"):
         mg.MotleyGP({"level": "gaussian"}, **SETTINGS).fit(
             x, Y[["level"]], exposure=exposure
         )
@@ -317,12 +346,16 @@ def test_training_goes_on_from_a_model_and_from_its_file(fitted, tmp_path):
         ({"fixed": ["smoothing"]}, "`fixed` must name parameters among"),
         ({"start": {"speed": 1.0}}, "`start` must name parameters among"),
         ({"start": {"offset": np.zeros(2)}}, r"`offset` must have shape \(3,\)"),
-        ({"start": {"noise": {"calls": 1.0}}}, "`noise` must name Gaussian outputs"),
+        (
+            {"start": {"noise": {"calls": 1.0}}},
+            r"`noise` must be a dict whose keys are outputs among \['level'\]; "
+            r"got \['calls'\]",
+        ),
         ({"start": {"noise": {"level": -1.0}}}, "`noise` must be positive"),
         ({"start": {"output_scale": np.ones(2)}}, r"`output_scale` must have shape"),
         (
             {"start": {"q_mean": np.zeros((3, 8))}},
-            "must have both of `q_mean` and `q_cov`",
+            "must have both `q_mean` and `q_cov`",
         ),
         (
             {"start": {"q_mean": np.zeros((3, 8)), "q_cov": -np.ones((3, 8, 8))}},
@@ -376,7 +409,7 @@ def test_the_first_partial_fit_is_a_fit(fitted):
 def test_a_callback_sees_the_run_and_may_end_it(caplog):
     seen = []
 
-    def stop(report: mg.loop.Report) -> bool:
+    def stop(report: Report) -> bool:
         seen.append((report.iteration, report.horizon, len(report.info.nelbo)))
         return True
 
@@ -384,7 +417,7 @@ def test_a_callback_sees_the_run_and_may_end_it(caplog):
         model = make_model(restarts=2).fit(*make_frames(), callback=stop)
     assert seen == [(50, 60, 50)] * 2 and model.ended_ == "callback"
     said = [record.getMessage() for record in caplog.records]
-    assert "fitting 3 outputs by 2 start(s) of 60 iterations" in said
+    assert "fitting 3 outputs with 2 start(s) of 60 iterations" in said
     assert any(text.startswith("iteration 50 of 60: -ELBO") for text in said)
     assert any("ended after 50 iterations (callback)" in text for text in said)
 

@@ -16,7 +16,7 @@ from motleygp.inference.data import Block, Dataset, make_dataset
 from motleygp.inference.model import Model
 from motleygp.inference.objective import elbo
 from motleygp.inference.posterior import Posterior
-from motleygp.training import step as training
+from motleygp.training import init, minibatch
 
 ALL_SEVEN = tuple(paper.NUM_FUNCTIONS)
 MIXES = {
@@ -28,7 +28,7 @@ MIXES = {
 
 
 _elbo = eqx.filter_jit(elbo)
-_minibatch = eqx.filter_jit(training.minibatch)
+_minibatch = eqx.filter_jit(minibatch)
 
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -148,7 +148,7 @@ def test_minibatches_average_to_the_full_bound(rng):
     xs = [rng.random((size, 2)) for size in (12, 6)]
     ys = [paper.random_values(rng, n, len(x)) for n, x in zip(names, xs, strict=True)]
     data = make_dataset(xs, ys, model.likelihoods)
-    state = training.init(jax.random.key(0), model, data, optim.fng(), num_steps=9)
+    state = init(jax.random.key(0), model, data, optim.fng(), num_steps=9)
     bounds = []
     for step in range(4):
         batch, order = _minibatch(state, data, 3)
@@ -186,7 +186,7 @@ def test_permuted_outputs_permute_the_answer():
 
 
 class Fitted(NamedTuple):
-    """A fitted estimator, what it was fitted to, and the paper's view of that."""
+    """A fitted estimator, its data, and the same data in the paper's form."""
 
     model: MotleyGP
     X: dict[str, np.ndarray]
@@ -219,7 +219,7 @@ CORNER, SPAN = np.array([100.0, -3.0]), np.array([20.0, 0.5])
 def fitted_once(request) -> Fitted:
     """Inputs and real outputs far from standard, missing values, own inputs for one.
 
-    All outputs share their rows but the last.
+    All outputs except the last share their rows.
     """
     likelihoods = ("gaussian", "bernoulli", "hetgaussian")
     names = [f"y{d}" for d in range(len(likelihoods))]

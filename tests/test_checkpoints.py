@@ -16,7 +16,8 @@ import pytest
 import motleygp as mg
 import small
 from motleygp.files import modelfile
-from motleygp.training import checkpoints, loop
+from motleygp.training import Report, checkpoints
+from schedules import Shrinking
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -63,11 +64,11 @@ def assert_same(one: mg.MotleyGP, other: mg.MotleyGP) -> None:
 
 
 class Stopped(BaseException):
-    """What stands for a kill."""
+    """An exception that stands for a kill."""
 
 
-def interrupt(report: loop.Report) -> None:
-    """What Ctrl-C does, after the second chunk."""
+def interrupt(report: Report) -> None:
+    """Do what Ctrl-C does, after the second chunk."""
     if report.iteration > 50:
         raise KeyboardInterrupt
 
@@ -141,6 +142,71 @@ def test_other_data_and_settings_are_refused(finished):
         short("plain", None).fit(x, y, resume=True)
 
 
+# What a run is of: every field and every array of its settings.
+
+NUM_INDUCING = 20
+
+
+def a_start(changed: float = 0.0) -> dict[str, np.ndarray]:
+    """A start with more numbers than NumPy prints."""
+    cov = np.tile(1e-8 * np.eye(NUM_INDUCING), (3, 1, 1))
+    middle = NUM_INDUCING // 2
+    cov[1, middle, middle] += changed
+    assert cov.size > np.get_printoptions()["threshold"]
+    return {"q_mean": np.zeros(cov.shape[:2]), "q_cov": cov}
+
+
+def of_objects(folder: Path, **others) -> mg.MotleyGP:
+    """A short run whose settings are objects and arrays."""
+    given = {
+        "outputs": {
+            "a": mg.likelihoods.Gaussian(0.5, fixed=True),
+            "b": mg.likelihoods.Poisson(),
+        },
+        "optimizer": mg.optim.fng(alpha=0.002),
+        "num_latents": 3,
+        "num_inducing": NUM_INDUCING,
+        "max_iter": 2,
+        "start": a_start(),
+        "random_state": 0,
+        "progress": False,
+        "checkpoint_dir": folder,
+    }
+    return mg.MotleyGP(**given | others)
+
+
+@pytest.fixture(scope="module")
+def of_objects_finished(tmp_path_factory) -> tuple[Path, mg.MotleyGP]:
+    folder = tmp_path_factory.mktemp("objects")
+    return folder, of_objects(folder).fit(*make_data())
+
+
+def test_equal_objects_are_the_same_settings(of_objects_finished):
+    folder, whole = of_objects_finished
+    again = of_objects(folder).fit(*make_data(), resume=True)
+    for name, value in whole.parameters().items():
+        np.testing.assert_array_equal(again.parameters()[name], value)
+
+
+GAUSSIAN, POISSON = mg.likelihoods.Gaussian, mg.likelihoods.Poisson
+OTHERS = {
+    "a scheme": {"optimizer": mg.optim.fng(alpha=0.003)},
+    "a schedule": {"optimizer": mg.optim.fng(alpha=Shrinking(0.002))},
+    "a guard": {"optimizer": mg.optim.fng(alpha=0.002, guard=mg.optim.Guard(1.0))},
+    "fixed noise": {"outputs": {"a": GAUSSIAN(0.6, fixed=True), "b": POISSON()}},
+    "free noise": {"outputs": {"a": GAUSSIAN(0.5), "b": POISSON()}},
+    "nodes": {"outputs": {"a": GAUSSIAN(0.5, fixed=True), "b": POISSON(num_nodes=30)}},
+    "one entry of an array": {"start": a_start(changed=1e-10)},
+}
+
+
+@pytest.mark.parametrize("others", OTHERS.values(), ids=OTHERS)
+def test_another_field_or_entry_is_another_run(of_objects_finished, others):
+    folder, _ = of_objects_finished
+    with pytest.raises(ValueError, match="same data and settings to resume"):
+        of_objects(folder, **others).fit(*make_data(), resume=True)
+
+
 def test_a_damaged_checkpoint_is_named(finished, tmp_path):
     whole = (finished / checkpoints.FILE).read_bytes()
     (tmp_path / checkpoints.FILE).write_bytes(whole[:-7])
@@ -153,7 +219,7 @@ import sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 import test_checkpoints as t
-from motleygp import checkpoints
+from motleygp.training import checkpoints
 checkpoints.SECONDS = 0.0
 folder = Path(sys.argv[2])
 model = t.make_model("held-out", folder).set_params(max_iter=1500)

@@ -72,21 +72,27 @@ def test_other_outputs_reach_the_optimum_of_their_bound(likelihood, y):
     np.testing.assert_allclose(new_var[:, 0], np.diag(factor @ factor.T), atol=1e-4)
 
 
-@pytest.mark.parametrize("name", list(lik.BY_NAME))
+FAR = {
+    "gaussian": [1e3, -1e3, 0.0],
+    "hetgaussian": [1e3, -1e3, 0.0],
+    "bernoulli": [0.0, 1.0, 1.0],
+    "beta": [1e-9, 1 - 1e-9, 0.5],
+    "gamma": [1e-9, 1e9, 1.0],
+    "exponential": [1e-9, 1e9, 1.0],
+    "poisson": [0.0, 1e6, 3.0],
+}
+
+
+def test_every_likelihood_has_far_values():
+    assert set(FAR) == set(lik.BY_NAME)
+
+
+@pytest.mark.parametrize("name", FAR)
 def test_far_values_stay_finite_and_narrow_no_more_than_they_should(name):
     likelihood = lik.get(name)
     mean, cov = rows(3, 3, rank=3)
-    y = {
-        "gaussian": [1e3, -1e3, 0.0],
-        "hetgaussian": [1e3, -1e3, 0.0],
-        "bernoulli": [0.0, 1.0, 1.0],
-        "beta": [1e-9, 1 - 1e-9, 0.5],
-        "gamma": [1e-9, 1e9, 1.0],
-        "exponential": [1e-9, 1e9, 1.0],
-        "poisson": [0.0, 1e6, 3.0],
-    }[name]
     functions = tuple(range(likelihood.num_functions))
-    seen = [Observed(likelihood, functions, np.array(y), np.zeros(3))]
+    seen = [Observed(likelihood, functions, np.array(FAR[name]), np.zeros(3))]
     new_mean, new_var = condition(mean, 4.0 * cov, seen)
     assert np.isfinite(new_mean).all()
     variances = 4.0 * np.einsum("njj->jn", cov)

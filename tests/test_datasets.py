@@ -151,7 +151,7 @@ def test_absent_files_are_named(tmp_path, monkeypatch):
     monkeypatch.delenv("MOTLEYGP_DATA", raising=False)
     with pytest.raises(FileNotFoundError, match="give its folder as `data_dir`"):
         datasets.load("naval")
-    with pytest.raises(FileNotFoundError, match=r"wants the file .*naval.txt"):
+    with pytest.raises(FileNotFoundError, match=r"needs the file .*naval.txt"):
         datasets.load("naval", data_dir=tmp_path)
 
 

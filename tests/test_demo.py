@@ -35,7 +35,7 @@ def test_demo_prints_scores_and_commands_that_run(tmp_path, capsys, monkeypatch)
         assert word in printed
     assert (folder / "picture.png").read_bytes().startswith(b"\x89PNG")
     assert (folder / "report.html").read_text().startswith("<!DOCTYPE html>")
-    _, after = printed.split("Next, for example:")
+    _, after = printed.split("Commands to try next:")
     commands = [shlex.split(line)[1:] for line in after.strip().splitlines()]
     assert [command[0] for command in commands] == [
         "evaluate",

@@ -20,7 +20,7 @@ from motleygp.inference.data import Dataset, make_dataset
 from motleygp.inference.model import Model
 from motleygp.inference.objective import elbo, function_moments, gradients
 from motleygp.inference.posterior import Posterior, from_precision, from_prior, unwhiten
-from motleygp.optim import Guard, natural_gradient
+from motleygp.optim import Guard, NaturalGradient
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -58,8 +58,8 @@ class Problem(NamedTuple):
         return model, make_dataset(self.xs, self.ys, likelihoods)
 
     def stacked(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Inputs of all observations, the outputs they are of, and what they leave
-        when the offsets are taken away."""
+        """The inputs of all observations, their outputs, and their values minus the
+        offsets."""
         output = np.repeat(np.arange(len(self.ys)), [len(y) for y in self.ys])
         return (
             np.concatenate(self.xs),
@@ -70,8 +70,8 @@ class Problem(NamedTuple):
 
 @eqx.filter_jit
 def whole_step(model: Model, q: Posterior, data: Dataset) -> Posterior:
-    """The formulas of a natural-gradient step of length 1 alone."""
-    method = natural_gradient(1.0, guard=None)
+    """A natural-gradient step of length 1 without a guard."""
+    method = NaturalGradient(1.0, guard=None)
     _, grads = gradients(model, q, data)
     return method.update(grads.q, method.init(q), q)[0]
 
@@ -304,8 +304,8 @@ def descend(
     model: Model, data: Dataset, guard: Guard | None, momentum: jax.Array
 ) -> jax.Array:
     """Minus the bound before each natural-gradient step of length 1 from the prior."""
-    # As a schedule, so that one program serves every value.
-    method = natural_gradient(1.0, momentum=lambda _: momentum, guard=guard)
+    # An array, so that one program serves every value.
+    method = NaturalGradient(1.0, momentum=momentum, guard=guard)
 
     def step(carry: Any, _: Any) -> tuple[Any, jax.Array]:
         q, state = carry
@@ -344,9 +344,9 @@ def test_guarded_steps_reach_the_optimum(collinear, capsys):
 
 
 def test_unguarded_steps_diverge_where_latents_are_collinear():
-    """Each group alone explains all that the three have to explain together.
+    """Each group by itself explains all that the three should explain together.
 
-    Momentum damps that as well; without it, the guard alone is left.
+    Momentum damps this too; without it, only the guard is left.
     """
     model, data = several_latents(collinear=True).package()
     assert np.isnan(descend(model, data, None, jnp.asarray(0.0))[-1])

@@ -313,7 +313,7 @@ def test_a_file_with_an_unknown_class_says_what_to_do(model, tmp_path):
 
 
 def test_a_name_belongs_to_one_class():
-    with pytest.raises(ValueError, match=r"`name` must be new .* got 'poisson'"):
+    with pytest.raises(ValueError, match=r"`name` must be unique .* got 'poisson'"):
 
         class Poisson(Laplace):
             name: ClassVar[str] = "poisson"

@@ -263,7 +263,7 @@ def random_covariance(smallest: float) -> np.ndarray:
 
 
 def symmetric(triangle: jax.Array) -> jax.Array:
-    """The matrix of which a vector holds the lower half."""
+    """The symmetric matrix whose lower half is in a vector."""
     rows, columns = np.tril_indices(_SIZE)
     lower = jnp.zeros((_SIZE, _SIZE)).at[rows, columns].set(triangle)
     return jnp.where(np.eye(_SIZE, dtype=bool), lower, lower + lower.T)

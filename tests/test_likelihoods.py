@@ -360,7 +360,7 @@ def test_expectation_without_variance_is_the_density(case: Case):
 
 @every_case
 def test_base_class_expectation_serves_every_likelihood(case: Case):
-    """A likelihood that writes `log_prob` alone gets the same, by the product rule."""
+    """A likelihood that defines only `log_prob` gets the same, by the product rule."""
     y, mean, ordinary = _standard(case)
     var = np.full_like(mean, 0.25)
     default = default_expected(case.likelihood, y, mean, var)[ordinary]

@@ -44,13 +44,13 @@ SETTINGS = {
     "exponential": Setting(Exponential(), [0.5], [0.3]),
     "poisson": Setting(Poisson(), [1.2], [0.3]),
 }
-CONTINUOUS = [n for n, cls in likelihoods.BY_NAME.items() if not cls.discrete]
-DISCRETE = [n for n, cls in likelihoods.BY_NAME.items() if cls.discrete]
+CONTINUOUS = [n for n, s in SETTINGS.items() if not s.likelihood.discrete]
+DISCRETE = [n for n, s in SETTINGS.items() if s.likelihood.discrete]
 MANY = 4000
 # One number of rows for log densities, so that each is compiled once.
 FEW = 30
 
-every_likelihood = pytest.mark.parametrize("name", likelihoods.BY_NAME)
+every_likelihood = pytest.mark.parametrize("name", SETTINGS)
 
 
 def _predictive(name: str, num_rows: int, **units: float) -> Predictive:
@@ -66,7 +66,7 @@ def _predictive(name: str, num_rows: int, **units: float) -> Predictive:
 def _simulated(name: str) -> tuple[Predictive, np.ndarray]:
     """Many rows, and values drawn from them.
 
-    By the seed that the scores have: their draws must be others.
+    The seed is that of the scores, whose own draws must differ from these.
     """
     p = _predictive(name, MANY)
     return p, p.sample(1, 0)[0]
@@ -398,7 +398,7 @@ def test_values_that_are_no_probabilities_are_refused(values: list[float]):
 
 
 def test_uniformity_of_nothing_is_refused():
-    with pytest.raises(ValueError, match=r"^`values` must have a number in it; .*\.$"):
+    with pytest.raises(ValueError, match=r"^`values` must have at least .* none\.$"):
         metrics.uniformity([np.nan])
 
 
@@ -558,7 +558,7 @@ def test_missing_rows_are_left_out(name: str):
 @pytest.mark.parametrize("score", GENERAL + BINARY)
 def test_a_score_of_nothing_is_refused(score: Callable):
     with pytest.raises(
-        ValueError, match=r"^`y` must have an observed row; got 2 missing ones\.$"
+        ValueError, match=r"^`y` must have an observed value; got 2 missing ones\.$"
     ):
         score(_predictive("bernoulli", 2), [np.nan, np.nan])
 
@@ -572,8 +572,8 @@ def test_values_of_the_wrong_shape_are_refused(score: Callable, y):
 
 @pytest.mark.parametrize("score", BINARY)
 def test_outputs_that_are_not_binary_are_refused(score: Callable):
-    rule = rf"^`{score.__name__}` must be given a bernoulli output; got poisson\.$"
-    with pytest.raises(ValueError, match=rule):
+    rule = "must be given a binary output, such as bernoulli; got poisson"
+    with pytest.raises(ValueError, match=rf"^`{score.__name__}` {rule}\.$"):
         score(_predictive("poisson", 2), [0.0, 1.0])
 
 

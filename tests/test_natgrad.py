@@ -8,7 +8,7 @@ import pytest
 
 from motleygp.inference.objective import NaturalTerms
 from motleygp.inference.posterior import Posterior, from_precision, kl_to_prior
-from motleygp.optim import Guard, natural_gradient
+from motleygp.optim import Guard, NaturalGradient, schedule
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -31,7 +31,7 @@ def random_terms(rng: np.random.Generator, scale: float = 1.0) -> NaturalTerms:
 
 @eqx.filter_jit
 def two_steps(q, first, second, beta, upsilon):
-    optimiser = natural_gradient(lambda _: beta, momentum=lambda _: upsilon, guard=None)
+    optimiser = NaturalGradient(beta, momentum=upsilon, guard=None)
     q, state, _ = optimiser.update(first, optimiser.init(q), q)
     return optimiser.update(second, state, q)[0]
 
@@ -64,7 +64,7 @@ def kl_numpy(new: Posterior, old: Posterior, g: int) -> float:
 
 @eqx.filter_jit
 def guarded(q, terms, guard: Guard, step_size: float = 1.0, momentum: float = 0.0):
-    optimiser = natural_gradient(step_size, momentum=momentum, guard=guard)
+    optimiser = NaturalGradient(step_size, momentum=momentum, guard=guard)
     return optimiser.update(terms, optimiser.init(q), q)
 
 
@@ -110,7 +110,7 @@ def test_a_hopeless_step_is_refused_and_counted(rng):
 
 
 def test_length_recovers_after_quiet_steps(rng):
-    optimiser = natural_gradient(1.0, guard=Guard(radius=0.1, recovery=1.5))
+    optimiser = NaturalGradient(1.0, guard=Guard(radius=0.1, recovery=1.5))
     update = eqx.filter_jit(optimiser.update)
     q, terms = random_q(rng), random_terms(rng, scale=1e4)
     q, state, _ = update(terms, optimiser.init(q), q)
@@ -123,7 +123,7 @@ def test_length_recovers_after_quiet_steps(rng):
 
 @pytest.mark.parametrize("overshoots", [True, False])
 def test_overshoot_halves_the_joint_length_and_drops_momentum(rng, overshoots):
-    optimiser = natural_gradient(0.1, momentum=0.9, guard=Guard(radius=1e6))
+    optimiser = NaturalGradient(0.1, momentum=0.9, guard=Guard(radius=1e6))
     update = eqx.filter_jit(optimiser.update)
     q, terms = random_q(rng), random_terms(rng)
     moved, state, _ = update(terms, optimiser.init(q), q)
@@ -132,15 +132,18 @@ def test_overshoot_halves_the_joint_length_and_drops_momentum(rng, overshoots):
     again, new_state, info = update(after, state, moved)
     assert bool(info.overshot) == overshoots
     assert float(new_state.joint_length) == (0.5 if overshoots else 1.0)
-    plain = natural_gradient(0.1 * float(new_state.joint_length), guard=None)
+    plain = NaturalGradient(0.1 * float(new_state.joint_length), guard=None)
     without_momentum = plain.update(after, plain.init(moved), moved)[0]
     same = np.allclose(again.mean, without_momentum.mean, rtol=1e-12)
     assert same == overshoots
 
 
 def test_schedules_see_the_step_count(rng):
-    optimiser = natural_gradient(lambda count: 0.1 * (count + 1), guard=None)
-    q, state = random_q(rng), None
+    rates = schedule(
+        "linear_schedule", init_value=0.1, end_value=0.2, transition_steps=1
+    )
+    optimiser = NaturalGradient(rates, guard=None)
+    q = random_q(rng)
     state = optimiser.init(q)
     for expected in (0.1, 0.2):
         q, state, info = optimiser.update(random_terms(rng), state, q)

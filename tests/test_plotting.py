@@ -24,7 +24,7 @@ def ax():
 
 
 def at_rows(likelihood, f):
-    """What a likelihood says where its one function is known to be near f."""
+    """Predictions of a likelihood whose one function is known to be near f."""
     f = np.atleast_2d(np.asarray(f, dtype=float))
     return Predictive(likelihood, f, np.full_like(f, 1e-3))
 
@@ -99,7 +99,7 @@ def test_observations_need_one_value_per_row(ax):
 
 
 class Line:
-    """y = 2 a + b, and whether it is above zero; it wants its columns by name."""
+    """y = 2 a + b, and whether it is above zero; it needs its columns by name."""
 
     feature_names_in_ = np.array(["a", "b"], dtype=object)
 
@@ -156,7 +156,7 @@ def test_partial_dependence_draws_from_many_rows(ax):
         ({"output": "z"}, r"`output` must be one of \['y', 'sign'\]; got 'z'"),
         ({"num": 1}, "`num` must be at least 2; got 1"),
         ({"max_rows": 0}, "`max_rows` must be at least 1; got 0"),
-        ({"X": np.zeros((0, 2))}, "`X` must have a row and a column"),
+        ({"X": np.zeros((0, 2))}, "`X` must have at least one row and column"),
     ],
 )
 def test_partial_dependence_names_what_is_wrong(ax, changed, said):
@@ -227,7 +227,7 @@ def test_maps_name_what_is_wrong(ax):
     with pytest.raises(ValueError, match="`x` must hold finite numbers; got nan"):
         plotting.predictive_map(ax, np.full((4, 2), np.nan), p)
     line = np.arange(4.0)[:, None] * [1.0, 2.0]
-    with pytest.raises(ValueError, match="`x` must have three rows that are no line"):
+    with pytest.raises(ValueError, match="`x` must have three rows that are not on a"):
         plotting.predictive_map(ax, line, p)
 
 
@@ -266,7 +266,9 @@ def test_the_reliability_curve_is_that_of_the_metrics(ax, binary):
 
 
 def test_the_reliability_of_a_real_output_is_refused(ax, gaussian):
-    with pytest.raises(ValueError, match="`predictive` must be of a bernoulli"):
+    with pytest.raises(
+        ValueError, match="`predictive` must belong to a binary output; got gaussian"
+    ):
         plotting.reliability_curve(ax, *gaussian)
 
 
@@ -431,7 +433,7 @@ def test_failed_restarts_are_counted_and_not_drawn(ax):
 
 
 def test_restarts_without_scores_are_refused(ax):
-    with pytest.raises(ValueError, match="`scores` must have an entry"):
+    with pytest.raises(ValueError, match="`scores` must have at least one entry"):
         plotting.restart_boxes(ax, {})
     with pytest.raises(ValueError, match=r"`scores` must have numbers; .* 'fng'"):
         plotting.restart_boxes(ax, {"fng": []})

@@ -50,13 +50,13 @@ SETTINGS = {
     "exponential": Setting(Exponential(), [0.5], [0.3], [0.1, 1.0, 10.0], [-1e-9]),
     "poisson": Setting(Poisson(), [1.2], [0.3], [0.0, 4.0, 40.0], [-1.0, 2.5, np.inf]),
 }
-CONTINUOUS = [n for n, cls in likelihoods.BY_NAME.items() if not cls.discrete]
-DISCRETE = [n for n, cls in likelihoods.BY_NAME.items() if cls.discrete]
+CONTINUOUS = [n for n, s in SETTINGS.items() if not s.likelihood.discrete]
+DISCRETE = [n for n, s in SETTINGS.items() if s.likelihood.discrete]
 
 # One number of rows for all log densities, so that each is compiled once.
 ROWS = 401
 
-every_likelihood = pytest.mark.parametrize("name", likelihoods.BY_NAME)
+every_likelihood = pytest.mark.parametrize("name", SETTINGS)
 
 
 def _predictive(name: str, num_rows: int, **units: float) -> Predictive:

@@ -302,7 +302,7 @@ def test_independent_models_are_compared(alone, tmp_path):
 
 def test_wrong_arguments_are_named(written, tmp_path):
     model, X, Y, _ = written
-    with pytest.raises(ValueError, match="`X` and `Y` must come together"):
+    with pytest.raises(ValueError, match="`X` and `Y` must be given together"):
         model.report(tmp_path / "n.html", X)
     with pytest.raises(ValueError, match="`max_rows` must be at least 1; got 0"):
         model.report(tmp_path / "n.html", X, Y, max_rows=0)

@@ -12,8 +12,7 @@ import small
 from motleygp import optim
 from motleygp.inference.data import hold_out
 from motleygp.inference.objective import elbo, full_elbo, held_out_nlpd
-from motleygp.training import restarts
-from motleygp.training.initialise import paper_start
+from motleygp.training import paper_start, restarts
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -24,8 +23,8 @@ def task():
 
 
 def same(a: restarts.Outcome, b: restarts.Outcome) -> bool:
-    assert a.fitted is not None and b.fitted is not None
-    means = np.array_equal(a.fitted.q.mean, b.fitted.q.mean)
+    assert a.solution is not None and b.solution is not None
+    means = np.array_equal(a.solution.q.mean, b.solution.q.mean)
     return means and a.score == b.score
 
 
@@ -40,12 +39,12 @@ def test_processes_give_what_one_process_gives():
     # In a process of its own: the type checks of the tests' import hook do not pickle.
     code = """
 import numpy as np, small
-from motleygp import restarts
+from motleygp.training import restarts
 apart = restarts.run_in_processes(small.task(), [1, 2], n_jobs=2)
 for seed, outcome in zip([1, 2], apart, strict=True):
     alone = restarts.run(small.task(), seed)
     assert outcome.score == alone.score
-    assert np.array_equal(outcome.fitted.q.mean, alone.fitted.q.mean)
+    assert np.array_equal(outcome.solution.q.mean, alone.solution.q.mean)
 """
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parent)
 
@@ -61,7 +60,7 @@ def test_together_is_close_to_alone(task):
 
 def test_the_score_is_minus_the_bound_on_all_rows(task):
     outcome = restarts.run(task, 1)
-    model, q, _ = outcome.fitted
+    model, q, _ = outcome.solution
     expected = -float(elbo(model, q, task.data).elbo)
     np.testing.assert_allclose(outcome.score, expected, rtol=1e-9)
 
@@ -81,12 +80,12 @@ def test_the_best_run_is_kept_and_failures_are_told(task):
 
 def test_a_run_that_breaks_is_an_outcome_not_a_crash(task):
     wild = optim.Scheme(
-        optim.natural_gradient(1.0, guard=None),
-        optim.variational(1e6, precision_step=0.1),
+        optim.NaturalGradient(1.0, guard=None),
+        optim.Variational(1e6, precision_step=0.1),
         refuse=False,
     )
     outcome = restarts.run(task._replace(scheme=wild), 1)
-    assert outcome.fitted is None and outcome.score == np.inf
+    assert outcome.solution is None and outcome.score == np.inf
     assert outcome.error is not None and "no longer finite" in outcome.error
 
 
@@ -96,7 +95,7 @@ def test_held_out_rows_are_apart_and_score_the_run(task, rng):
     rows = np.concatenate([left[0].x, held[0].x])
     np.testing.assert_array_equal(np.sort(rows[:, 0]), np.sort(task.data[0].x[:, 0]))
     outcome = restarts.run(task._replace(data=left, held_out=held), 1)
-    model, q, _ = outcome.fitted
+    model, q, _ = outcome.solution
     np.testing.assert_allclose(
         outcome.score, float(np.mean(held_out_nlpd(model, q, held))), rtol=1e-9
     )
@@ -116,7 +115,7 @@ def test_the_bound_by_parts_is_the_bound(task, monkeypatch):
     from motleygp.inference import objective
 
     outcome = restarts.run(task, 1)
-    model, q, _ = outcome.fitted
+    model, q, _ = outcome.solution
     whole = full_elbo(model, q, task.data)
     monkeypatch.setattr(objective, "_COLUMNS", 17)
     np.testing.assert_allclose(full_elbo(model, q, task.data), whole, rtol=1e-12)

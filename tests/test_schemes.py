@@ -5,6 +5,8 @@ A = K_fu K_uu^-1, no whitening. Its gradients come by automatic differentiation;
 updates are the formulas in NumPy, and optax for Adam.
 """
 
+import functools as ft
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -16,12 +18,21 @@ from jax.scipy.special import gammaln
 
 from motleygp import likelihoods as lik, optim
 from motleygp.inference.data import make_dataset
-from motleygp.inference.model import Model
+from motleygp.inference.model import Model, trainable
 from motleygp.inference.posterior import from_precision
 from motleygp.kernels import EQ
-from motleygp.optim import Scheme, natural_gradient, variational
+from motleygp.optim import (
+    FactorDescent,
+    NaturalGradient,
+    Point,
+    Scheme,
+    Variational,
+    _checks,
+    descent,
+)
 from motleygp.priors import LMC
-from motleygp.training import step as training
+from motleygp.training import init, minibatch, solution, step
+from schedules import Shrinking
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -88,16 +99,18 @@ def leaves_of(theta: Model):
     return [prior.inducing, prior.kernel.log_lengthscale, prior.weights]
 
 
+_step = eqx.filter_jit(step)
+
+
 def run_and_record(scheme, data, model, q, num_steps=2):
     """States before and after each step, with the minibatch and draws it used."""
-    state = training.init(jr.key(3), model, data, scheme, num_steps=100, q=q)
-    step = jax.jit(training.make_step(scheme, batch_size=BATCH))
+    state = init(jr.key(3), model, data, scheme, num_steps=100, q=q)
     records = []
     for _ in range(num_steps):
-        batch, _ = training.minibatch(state, data, BATCH)
+        batch, _ = minibatch(state, data, BATCH)
         key = jr.fold_in(jr.fold_in(state.key, state.iteration), len(data))
         draws = scheme.theta.sample(key, state.theta, scheme.num_samples)
-        new, info = step(state, data)
+        new, info = _step(scheme, state, data, batch_size=BATCH)
         records.append((state, batch, draws, new))
         assert not bool(info.refused)
         state = new
@@ -137,14 +150,14 @@ def natural_step(q, previous_mean, dm, dV):
 def test_fng_is_the_papers_formulas(rng, root, num_samples):
     data, model, q = build(rng)
     scheme = Scheme(
-        natural_gradient(BETA, momentum=UPSILON, guard=None),
-        variational(
+        NaturalGradient(BETA, momentum=UPSILON, guard=None),
+        Variational(
             ALPHA,
             momentum=GAMMA,
             prior_precision=LAMBDA,
             initial_p=P0,
             root=root,
-            units=optim._schemes._squared_lengthscales,
+            units=optim.PAPER_UNITS,
         ),
         num_samples=num_samples,
         whitened=False,
@@ -172,15 +185,15 @@ def test_fng_is_the_papers_formulas(rng, root, num_samples):
             mu_new.append(mu[i] - ALPHA * force / (s_new + LAMBDA) + momentum)
         for i, leaf in enumerate(leaves_of(new.theta.mean)):
             assert_close(units[i] * leaf, mu_new[i])
-        for i, leaf in enumerate(leaves_of(new.theta.p)):
+        for i, leaf in enumerate(leaves_of(new.theta.inner.p)):
             assert_close(leaf, p_new[i])
         mu, mu_before, p, m_before = mu_new, mu, p_new, m
 
 
 def test_draws_have_the_variance_of_q_theta(rng):
     _, model, _ = build(rng)
-    explorer = variational(0.1, prior_precision=LAMBDA, initial_p=P0)
-    theta = eqx.filter(model, training.trainable(model))
+    explorer = Variational(0.1, prior_precision=LAMBDA, initial_p=P0)
+    theta = eqx.filter(model, trainable(model))
     draws = explorer.sample(jr.key(0), explorer.init(theta), 4000)
     for leaf, mean in zip(leaves_of(draws), leaves_of(theta), strict=True):
         np.testing.assert_allclose(leaf.mean(axis=0), mean, atol=0.05)
@@ -191,8 +204,8 @@ def test_hybrid_is_natural_gradient_and_optax(rng):
     data, model, q = build(rng)
     adam = optax.adam(0.03)
     scheme = Scheme(
-        natural_gradient(BETA, momentum=UPSILON, guard=None),
-        optim.point(adam),
+        NaturalGradient(BETA, momentum=UPSILON, guard=None),
+        Point(descent("adam", 0.03)),
         whitened=False,
     )
     theta = [jnp.asarray(leaf) for leaf in leaves_of(model)]
@@ -211,13 +224,12 @@ def test_hybrid_is_natural_gradient_and_optax(rng):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("make", [optax.adam, optax.sgd])
-def test_adam_and_sgd_move_the_mean_and_the_factor(rng, make):
+@pytest.mark.parametrize("name", ["adam", "sgd"])
+def test_adam_and_sgd_move_the_mean_and_the_factor(rng, name):
     data, model, q = build(rng)
-    optimiser = make(0.002)
-    scheme = Scheme(
-        optim.factor_descent(optimiser), optim.point(optimiser), whitened=False
-    )
+    optimiser = getattr(optax, name)(0.002)
+    same = descent(name, 0.002)
+    scheme = Scheme(FactorDescent(same), Point(same), whitened=False)
 
     def nelbo(theta, m, C, batch):
         lower = jnp.tril(C)
@@ -242,13 +254,13 @@ def test_adam_and_sgd_move_the_mean_and_the_factor(rng, make):
 def test_whitened_and_plain_steps_agree_at_one_theta(rng):
     # With theta at rest, the natural gradient does not see the parametrisation of u.
     data, model, q = build(rng)
-    still = optim.point(optax.sgd(0.0))
-    natural = natural_gradient(BETA, momentum=UPSILON, guard=None)
+    still = Point(descent("sgd", 0.0))
+    natural = NaturalGradient(BETA, momentum=UPSILON, guard=None)
     ends = []
     for whitened in (True, False):
         scheme = Scheme(natural, still, whitened=whitened)
         last = run_and_record(scheme, data, model, q, num_steps=3)[-1][-1]
-        ends.append(training.posterior(scheme, last))
+        ends.append(solution(scheme, last).q)
     np.testing.assert_allclose(ends[0].mean, ends[1].mean, rtol=1e-7, atol=1e-9)
     np.testing.assert_allclose(ends[0].cov(), ends[1].cov(), rtol=1e-7, atol=1e-9)
 
@@ -268,10 +280,56 @@ def test_wrong_settings_of_schemes_are_one_line(make, message):
         make()
 
 
+@pytest.mark.parametrize(
+    "check",
+    [
+        ft.partial(_checks.check_positive, "momentum"),
+        ft.partial(_checks.check_not_negative, "momentum"),
+        ft.partial(_checks.check_share, "momentum"),
+        _checks.check_momentum,
+    ],
+)
+def test_a_plain_function_is_no_schedule(check):
+    # The check itself: in the tests, the types of arguments are checked before it.
+    with pytest.raises(ValueError, match=r"`momentum` must be .*; got the function 'f"):
+        check(flat_rate)
+    check(Shrinking(0.1))
+
+
+def flat_rate(count):
+    return 0.1
+
+
 @pytest.mark.slow
 def test_schedules_reach_every_step_size(rng):
+    """A step by schedules is the step by the numbers that they give at its count."""
     data, model, q = build(rng)
-    rates = dict(alpha=lambda t: 0.01 / (t + 1), beta=lambda t: 0.5 / (t + 1))
-    scheme = optim.fng(**rates, gamma=lambda t: 0.1 * t, upsilon=lambda t: 0.1 * t)
-    records = run_and_record(scheme, data, model, q)
-    assert int(records[-1][-1].theta.num_steps) == 2
+    rising = optim.schedule(
+        "linear_schedule", init_value=0.0, end_value=1.0, transition_steps=10
+    )
+    scheme = optim.fng(
+        alpha=Shrinking(0.01), beta=Shrinking(0.5), gamma=rising, upsilon=rising
+    )
+
+    def moved(state, count, **others):
+        """q(u), mu and p after a step by numbers: arrays, so that it compiles once."""
+        alpha, beta, momentum = 0.01 / (count + 1), 0.5 / (count + 1), 0.1 * count
+        given = dict(alpha=alpha, beta=beta, gamma=momentum, upsilon=momentum) | others
+        by_numbers = optim.fng(**{name: jnp.asarray(v) for name, v in given.items()})
+        return parts(_step(by_numbers, state, data, batch_size=BATCH)[0])
+
+    def parts(state):
+        return jax.tree.leaves((state.q, state.theta.mean, state.theta.inner.p))
+
+    def same(some, others):
+        pairs = zip(some, others, strict=True)
+        return all(np.allclose(a, b, rtol=1e-9, atol=1e-11) for a, b in pairs)
+
+    records = run_and_record(scheme, data, model, q, num_steps=3)
+    for count, (state, _, _, new) in enumerate(records):
+        assert same(parts(new), moved(state, count))
+    # Any of them at the value of the first step gives another third one.
+    first = dict(alpha=0.01, beta=0.5, gamma=0.0, upsilon=0.0)
+    for name, value in first.items():
+        state, _, _, new = records[-1]
+        assert not same(parts(new), moved(state, 2, **{name: value})), name

@@ -49,8 +49,9 @@ def test_pipelines_cross_validation_and_grids():
     assert pipe.predict(X).shape == (30, 2) and np.isfinite(pipe.score(X, Y))
     assert np.isfinite(cross_val_score(model, X, Y, cv=2)).all()
     grid = GridSearchCV(model, {"max_iter": [1, 3]}, cv=2).fit(X, Y)
-    assert grid.best_params_["max_iter"] in (1, 3)
-    best = grid.best_estimator_
+    scores, best = grid.cv_results_["mean_test_score"], grid.best_estimator_
+    assert np.isfinite(scores).all() and scores[0] != scores[1]
+    assert len(best.trace_["nelbo"]) == best.max_iter == [1, 3][np.argmax(scores)]
     assert list(best.feature_names_in_) == ["lat", "lon"] and best.n_features_in_ == 2
 
 

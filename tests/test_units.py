@@ -1,4 +1,4 @@
-"""The user's units: scaling or shifting data does it to predictions, and no more."""
+"""The user's units: scaling or shifting data only scales or shifts predictions."""
 
 import numpy as np
 import pytest

@@ -11,6 +11,7 @@ import pytest
 
 import motleygp as mg
 from motleygp.optim import GaussianGradients
+from schedules import Shrinking
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -67,7 +68,7 @@ def test_diagonal_steps_equal_the_papers_formulas(
 ):
     alpha, gamma, lam, p0 = 0.2, 0.7, 1.3, 0.4
     theta, gradients = a_tree(rng), some_gradients(rng, 4)
-    optimiser = mg.optim.variational(
+    optimiser = mg.optim.Variational(
         alpha,
         momentum=gamma,
         precision_step=precision_step,
@@ -90,7 +91,7 @@ def test_diagonal_steps_equal_the_papers_formulas(
         mu, before, p = new, mu, new_p
         np.testing.assert_allclose(flat(state.mean), mu, **EXACT)
         np.testing.assert_allclose(flat(state.previous), before, **EXACT)
-        np.testing.assert_allclose(flat(state.p), p, **EXACT)
+        np.testing.assert_allclose(flat(state.inner.p), p, **EXACT)
     assert int(states[-1].num_steps) == len(gradients)
 
 
@@ -100,9 +101,11 @@ def test_units_are_a_change_of_variables(rng):
     units = {"a": np.full(4, 2.0), "b": {"c": np.full((2, 3), 0.5)}}
     times = lambda tree, u: jax.tree.map(jnp.multiply, tree, u)  # noqa: E731
     inverse = jax.tree.map(lambda u: 1.0 / u, units)
-    for make in (mg.optim.variational, mg.optim.variational_adam):
+    for make in (mg.optim.Variational, mg.optim.VariationalAdam):
         plain = make(0.1, initial_p=0.5)
-        scaled = make(0.1, initial_p=0.5, units=lambda _: units)
+        scaled = make(
+            0.1, initial_p=0.5, units=mg.optim.ByName(1.0, (("a", 2.0), ("c", 0.5)))
+        )
         there = states_after(
             plain, times(theta, units), [times(g, inverse) for g in gradients]
         )[-1]
@@ -110,7 +113,7 @@ def test_units_are_a_change_of_variables(rng):
         np.testing.assert_allclose(
             flat(times(here.mean, units)), flat(there.mean), **EXACT
         )
-        np.testing.assert_allclose(flat(here.p), flat(there.p), **EXACT)
+        np.testing.assert_allclose(flat(here.inner.p), flat(there.inner.p), **EXACT)
         draws = [o.sample(jr.key(0), s, 3) for o, s in ((plain, there), (scaled, here))]
         np.testing.assert_allclose(
             flat(times(draws[1], units)), flat(draws[0]), rtol=1e-10, atol=1e-12
@@ -119,22 +122,22 @@ def test_units_are_a_change_of_variables(rng):
 
 def test_precision_per_leaf_is_that_of_separate_problems(rng):
     theta, gradients = a_tree(rng), some_gradients(rng, 2)
-    lam = {"a": 0.3, "b": {"c": 2.0}}
-    both = mg.optim.variational(0.1, prior_precision=lambda _: lam)
+    lam = mg.optim.ByName(1.0, (("a", 0.3), ("c", 2.0)))
+    both = mg.optim.Variational(0.1, prior_precision=lam)
     mean = states_after(both, theta, gradients)[-1].mean
     for pick, value in ((lambda t: t["a"], 0.3), (lambda t: t["b"]["c"], 2.0)):
-        alone = mg.optim.variational(0.1, prior_precision=value)
+        alone = mg.optim.Variational(0.1, prior_precision=value)
         state = states_after(alone, pick(theta), [pick(g) for g in gradients])[-1]
         np.testing.assert_allclose(pick(mean), state.mean, **EXACT)
 
 
 def test_a_leaf_that_nothing_pushes_stays():
-    optimiser = mg.optim.variational(0.1, prior_precision=0.0, max_std=0.1)
+    optimiser = mg.optim.Variational(0.1, prior_precision=0.0, max_std=0.1)
     (state,) = states_after(optimiser, np.ones(2), [np.zeros((NUM_SAMPLES, 2))])
     np.testing.assert_array_equal(state.mean, np.ones(2))
 
 
-@pytest.mark.parametrize("make", [mg.optim.variational, mg.optim.variational_adam])
+@pytest.mark.parametrize("make", [mg.optim.Variational, mg.optim.VariationalAdam])
 def test_diagonal_draws_have_the_spread_of_q(make):
     spread = {"prior_precision": 1.5, "initial_p": 2.5}
     for std, settings in ((0.5, spread), (0.1, spread | {"max_std": 0.1})):
@@ -161,7 +164,7 @@ def test_full_steps_equal_the_formulas(rng, lam, prior_mean):
     theta = a_tree(rng)
     size = len(flat(theta))
     start = random_precision(rng, size)
-    optimiser = mg.optim.full_variational(
+    optimiser = mg.optim.FullVariational(
         a_mu,
         momentum=gamma,
         precision_step=a_sigma,
@@ -187,34 +190,34 @@ def test_full_steps_equal_the_formulas(rng, lam, prior_mean):
         new = new + gamma * new_sigma @ np.linalg.inv(sigma) @ (mu - before)
         mu, before, sigma = new, mu, new_sigma
         np.testing.assert_allclose(flat(state.mean), mu, rtol=1e-11, atol=1e-12)
-        np.testing.assert_allclose(state.cov, sigma, rtol=1e-11, atol=1e-12)
-    assert int(states[-1].refused) == 0
+        np.testing.assert_allclose(state.inner.cov, sigma, rtol=1e-11, atol=1e-12)
+    assert int(states[-1].inner.refused) == 0
 
 
 def test_in_one_dimension_the_full_and_the_diagonal_scheme_agree(rng):
     """With a KL term, s = p and Gauss-Newton curvature they are one formula."""
     settings = {"momentum": 0.5, "precision_step": 0.02, "prior_precision": 1.5}
-    diagonal = mg.optim.variational(0.2, root=False, initial_p=1 / 9 - 1.5, **settings)
-    full = mg.optim.full_variational(0.2, initial_precision=1 / 9, **settings)
+    diagonal = mg.optim.Variational(0.2, root=False, initial_p=1 / 9 - 1.5, **settings)
+    full = mg.optim.FullVariational(0.2, initial_precision=1 / 9, **settings)
     gradients = [rng.normal(size=NUM_SAMPLES) for _ in range(5)]
     one = states_after(diagonal, -3.0, gradients)[-1]
     estimates = [mg.optim.gauss_newton(g) for g in gradients]
     other = states_after(full, -3.0, estimates)[-1]
     np.testing.assert_allclose(one.mean, other.mean, **EXACT)
-    np.testing.assert_allclose(one.p + 1.5, other.precision[0, 0], **EXACT)
+    np.testing.assert_allclose(one.inner.p + 1.5, other.inner.precision[0, 0], **EXACT)
 
 
 def test_full_draws_have_the_covariance_of_q(rng):
     theta = {"a": jnp.zeros(2), "b": jnp.asarray(5.0)}
     precision = random_precision(rng, 3)
-    optimiser = mg.optim.full_variational(0.1, initial_precision=jnp.asarray(precision))
+    optimiser = mg.optim.FullVariational(0.1, initial_precision=jnp.asarray(precision))
     state = optimiser.init(theta)
     draws = optimiser.sample(jr.key(0), state, 40_000)
     assert draws["b"].shape == (40_000,)
     together = np.column_stack([draws["a"], draws["b"]])
     np.testing.assert_allclose(together.mean(axis=0), [0, 0, 5], atol=0.01)
     np.testing.assert_allclose(np.cov(together.T), np.linalg.inv(precision), atol=0.01)
-    np.testing.assert_allclose(state.cov, np.linalg.inv(precision), rtol=1e-10)
+    np.testing.assert_allclose(state.inner.cov, np.linalg.inv(precision), rtol=1e-10)
 
 
 def quadratic(theta):
@@ -231,7 +234,7 @@ START = {"a": jnp.array([4.0, -3.0]), "b": jnp.asarray(2.0)}
 def test_full_scheme_finds_the_posterior_of_a_quadratic_loss():
     """E_q[loss] + KL is least at N((A + lambda I)^-1 b, (A + lambda I)^-1)."""
     lam = 0.7
-    optimiser = mg.optim.full_variational(0.5, momentum=0.1, prior_precision=lam)
+    optimiser = mg.optim.FullVariational(0.5, momentum=0.1, prior_precision=lam)
 
     @jax.jit
     def step(state):
@@ -242,14 +245,14 @@ def test_full_scheme_finds_the_posterior_of_a_quadratic_loss():
     for _ in range(80):
         state = step(state)
     best = np.linalg.inv(A + lam * np.eye(3))
-    np.testing.assert_allclose(state.cov, best, rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(state.inner.cov, best, rtol=1e-9, atol=1e-10)
     np.testing.assert_allclose(flat(state.mean), best @ B, rtol=1e-9, atol=1e-10)
 
 
 def test_estimates_agree_with_exact_expectations(rng):
-    """Of a quadratic loss, whose expected gradients are known."""
+    """For a quadratic loss, whose expected gradients are known."""
     precision = random_precision(rng, 3)
-    optimiser = mg.optim.full_variational(0.1, initial_precision=jnp.asarray(precision))
+    optimiser = mg.optim.FullVariational(0.1, initial_precision=jnp.asarray(precision))
     state = optimiser.init(START)
     draws = optimiser.sample(jr.key(1), state, 40_000)
     gradients = jax.jit(jax.vmap(jax.grad(quadratic)))(draws)
@@ -257,12 +260,12 @@ def test_estimates_agree_with_exact_expectations(rng):
     expected = A @ flat(START) - B
     gauss_newton = mg.optim.gauss_newton(gradients)
     by_hessian = mg.optim.exact_hessian(gradients, hessians)
-    error = 4.0 * np.sqrt(np.diag(A @ state.cov @ A) / 40_000)
+    error = 4.0 * np.sqrt(np.diag(A @ state.inner.cov @ A) / 40_000)
     for estimate in (gauss_newton, by_hessian):
         assert np.all(np.abs(flat(estimate.mean) - expected) < error)
     np.testing.assert_allclose(by_hessian.cov, 0.5 * A, rtol=1e-12, atol=1e-12)
     # E[g g^T] = E[g] E[g]^T + A Sigma A.
-    second = np.outer(expected, expected) + A @ state.cov @ A
+    second = np.outer(expected, expected) + A @ state.inner.cov @ A
     np.testing.assert_allclose(gauss_newton.cov, 0.5 * second, rtol=0.02, atol=0.02)
 
 
@@ -285,32 +288,32 @@ def test_hessians_of_trees_are_laid_out_like_the_gradients(rng):
 
 
 def test_leaving_the_cone_is_refused_and_counted():
-    optimiser = mg.optim.full_variational(0.1, prior_precision=None)
+    optimiser = mg.optim.FullVariational(0.1, prior_precision=None)
     gradients = GaussianGradients(jnp.ones(2), jnp.diag(jnp.array([1.0, -20.0])))
     inside = GaussianGradients(jnp.ones(2), jnp.eye(2))
     refused, taken = states_after(optimiser, np.zeros(2), [gradients, inside])
-    assert int(refused.refused) == int(taken.refused) == 1
-    np.testing.assert_array_equal(refused.precision, np.eye(2))
+    assert int(refused.inner.refused) == int(taken.inner.refused) == 1
+    np.testing.assert_array_equal(refused.inner.precision, np.eye(2))
     # The mean moves all the same, by the precision that was kept.
     np.testing.assert_allclose(refused.mean, [-0.1, -0.1], **EXACT)
-    np.testing.assert_allclose(taken.precision, 1.2 * np.eye(2), **EXACT)
+    np.testing.assert_allclose(taken.inner.precision, 1.2 * np.eye(2), **EXACT)
 
 
 @pytest.mark.parametrize("size", [1, 2])
 @pytest.mark.parametrize("broken", ["mean", "cov"])
 def test_gradients_that_are_not_finite_leave_q_alone(size, broken):
-    optimiser = mg.optim.full_variational(0.1)
+    optimiser = mg.optim.FullVariational(0.1)
     good = GaussianGradients(jnp.ones(size), jnp.eye(size))
     bad = good._replace(**{broken: jnp.nan * getattr(good, broken)})
     first, second = states_after(optimiser, np.ones(size), [good, bad])
     np.testing.assert_array_equal(second.mean, first.mean)
-    np.testing.assert_array_equal(second.precision, first.precision)
-    assert (int(first.refused), int(second.refused)) == (0, 1)
+    np.testing.assert_array_equal(second.inner.precision, first.inner.precision)
+    assert (int(first.inner.refused), int(second.inner.refused)) == (0, 1)
 
 
 def test_no_batched_factorisation_under_vmap():
     """A batch of LAPACK calls can deadlock a CPU: see `linalg`."""
-    optimiser = mg.optim.full_variational(0.1)
+    optimiser = mg.optim.FullVariational(0.1)
 
     @jax.jit
     @jax.vmap
@@ -337,7 +340,7 @@ def test_no_batched_factorisation_under_vmap():
 def test_adam_shaped_steps_equal_the_formulas(rng, bias_correction, prior_mean):
     alpha, gamma, rho, lam, p0 = 0.05, 0.9, 0.001, 0.6, 20.0
     theta, gradients = a_tree(rng), some_gradients(rng, 5)
-    optimiser = mg.optim.variational_adam(
+    optimiser = mg.optim.VariationalAdam(
         alpha,
         prior_precision=lam,
         prior_mean=prior_mean,
@@ -355,30 +358,29 @@ def test_adam_shaped_steps_equal_the_formulas(rng, bias_correction, prior_mean):
         b = np.sqrt(1 - (1 - rho) ** t) / (1 - gamma**t) if bias_correction else 1.0
         mu = mu - alpha * b * m / (np.sqrt(p) + lam)
         np.testing.assert_allclose(flat(state.mean), mu, **EXACT)
-        np.testing.assert_allclose(flat(state.p), p, **EXACT)
-        np.testing.assert_allclose(flat(state.average), m, **EXACT)
+        np.testing.assert_allclose(flat(state.inner.p), p, **EXACT)
+        np.testing.assert_allclose(flat(state.inner.average), m, **EXACT)
 
 
 # --- all three
 
 
-def shrinking(count):
-    return 0.05 / (1.0 + 0.01 * count)
-
-
 CONVEX = {
-    "diagonal": mg.optim.variational(
-        shrinking,
+    "diagonal": mg.optim.Variational(
+        Shrinking(0.05, 0.01),
         momentum=0.5,
         precision_step=0.05,
         prior_precision=1e-3,
         initial_p=10.0,
     ),
-    "adam": mg.optim.variational_adam(
-        shrinking, prior_precision=1e-3, initial_p=10.0, bias_correction=False
+    "adam": mg.optim.VariationalAdam(
+        Shrinking(0.05, 0.01),
+        prior_precision=1e-3,
+        initial_p=10.0,
+        bias_correction=False,
     ),
-    "full": mg.optim.full_variational(
-        lambda count: 10.0 * shrinking(count),
+    "full": mg.optim.FullVariational(
+        Shrinking(0.5, 0.01),
         precision_step=0.02,
         prior_precision=None,
         initial_precision=4.0,
@@ -408,10 +410,10 @@ def test_a_convex_problem_converges_to_its_minimum(name):
 @pytest.mark.parametrize(
     "optimiser, gradients",
     [
-        (mg.optim.variational(0.1), np.ones((1, 2))),
-        (mg.optim.variational_adam(0.1, bias_correction=False), np.ones((1, 2))),
+        (mg.optim.Variational(0.1), np.ones((1, 2))),
+        (mg.optim.VariationalAdam(0.1, bias_correction=False), np.ones((1, 2))),
         (
-            mg.optim.full_variational(0.1, momentum=0.5),
+            mg.optim.FullVariational(0.1, momentum=0.5),
             GaussianGradients(jnp.ones(2), jnp.eye(2)),
         ),
     ],
@@ -438,16 +440,16 @@ def test_retract_takes_back_a_step_and_halves_the_next(optimiser, gradients):
 
 
 @pytest.mark.parametrize(
-    "make", [mg.optim.variational, mg.optim.variational_adam, mg.optim.full_variational]
+    "make", [mg.optim.Variational, mg.optim.VariationalAdam, mg.optim.FullVariational]
 )
 def test_schedules_and_pace_scale_the_step_of_the_mean(make):
     """Half the step, by any of the three ways; the first has no momentum yet."""
     gradients = jnp.ones((1, 2))
-    if make is mg.optim.full_variational:
+    if make is mg.optim.FullVariational:
         gradients = mg.optim.gauss_newton(gradients)
     rest = {"precision_step": 0.01}
     moves = []
-    for size, pace in ((0.1, 1.0), (lambda count: 0.1 / (count + 1), 1.0), (0.2, 0.5)):
+    for size, pace in ((0.1, 1.0), (Shrinking(0.1), 1.0), (0.2, 0.5)):
         optimiser = make(size, **rest)
         start = optimiser.init(np.array([2.0, 3.0]))
         moves.append(optimiser.update(gradients, start, pace).mean - start.mean)
@@ -457,16 +459,16 @@ def test_schedules_and_pace_scale_the_step_of_the_mean(make):
 
 def test_plain_numbers_will_do_for_theta():
     for make in (
-        mg.optim.variational,
-        mg.optim.variational_adam,
-        mg.optim.full_variational,
+        mg.optim.Variational,
+        mg.optim.VariationalAdam,
+        mg.optim.FullVariational,
     ):
         state = make(0.1).init({"a": 1, "b": 2.0})
         assert state.mean["a"].dtype == state.mean["b"].dtype == jnp.float64
 
 
-DIAGONAL = (mg.optim.variational, mg.optim.variational_adam)
-ALL = (*DIAGONAL, mg.optim.full_variational)
+DIAGONAL = (mg.optim.Variational, mg.optim.VariationalAdam)
+ALL = (*DIAGONAL, mg.optim.FullVariational)
 
 
 @pytest.mark.parametrize(
@@ -487,7 +489,7 @@ ALL = (*DIAGONAL, mg.optim.full_variational)
         (
             DIAGONAL,
             {"initial_p": 0.0, "prior_precision": 0.0},
-            "are both 0, an infinite standard deviation",
+            "got 0, an infinite standard deviation",
         ),
         (
             DIAGONAL[:1],
@@ -505,11 +507,11 @@ def test_wrong_settings_are_refused_in_one_line(makes, settings, message):
 
 
 def test_wrong_starts_and_draws_are_refused():
-    shape = mg.optim.full_variational(0.1, initial_precision=jnp.eye(3))
+    shape = mg.optim.FullVariational(0.1, initial_precision=jnp.eye(3))
     with pytest.raises(ValueError, match="must be a number or 2 x 2"):
         shape.init(np.zeros(2))
     indefinite = jnp.array([[1.0, 2.0], [2.0, 1.0]])
-    cone = mg.optim.full_variational(0.1, initial_precision=indefinite)
+    cone = mg.optim.FullVariational(0.1, initial_precision=indefinite)
     with pytest.raises(ValueError, match="symmetric positive definite"):
         cone.init(np.zeros(2))
     for make in ALL:

@@ -13,7 +13,7 @@ NUM_SEEDS = 100
 
 @pytest.fixture(scope="module")
 def demonstration(tmp_path_factory):
-    """What `motleygp vo` prints and writes, with its defaults."""
+    """The prints and files of `motleygp vo` with its defaults."""
     folder = tmp_path_factory.mktemp("vo") / "pictures"
     with pytest.MonkeyPatch.context() as patch:
         printed: list[str] = []

@@ -27,7 +27,7 @@ from motleygp.prediction import Predictive as Predictive, metrics as metrics
 
 
 def __getattr__(name: str) -> Any:
-    """`motleygp.plotting` when it is asked for: matplotlib takes a while to load."""
+    """Import `motleygp.plotting` on first use: matplotlib takes a while to load."""
     if name == "plotting":
         return importlib.import_module("motleygp.plotting")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""`python -m motleygp` is the command `motleygp`."""
+"""The command `motleygp`, as `python -m motleygp`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""One vocabulary of array axes for the whole library.
+"""The names of array axes used throughout the library.
 
 D outputs; N observations of one output (or rows of a block); P input columns;
 L parameter functions of one likelihood; J parameter functions in all; Q latent
@@ -13,5 +13,5 @@ from jaxtyping import Array, Float, Key
 Scalar: TypeAlias = Float[Array, ""]
 Moments: TypeAlias = tuple[Float[Array, "J N"], Float[Array, "J N"]]
 RandomKey: TypeAlias = Key[Array, ""]
-# Those of some functions at some rows, where several such stand side by side.
+# The moments of one span's functions at its rows: see `motleygp.priors.Sites`.
 SpanMoments: TypeAlias = tuple[Float[Array, "_ _"], Float[Array, "_ _"]]

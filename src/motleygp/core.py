@@ -1,9 +1,9 @@
 """The functional core: pure functions on plain data, on which the estimator is built.
 
-A model is a `Model` of a prior and likelihoods; `make_dataset` gathers its data; `elbo`
-is its bound; `init` and `step` are a training scheme's; `run` repeats the step, and
-`solution` reads the trained model from the state; `predict` gives the predictive
-distributions of its outputs.
+A `Model` joins a prior and likelihoods; `make_dataset` gathers the data; `elbo` is the
+bound. `init` makes the state of a training scheme and `step` advances it; `run` repeats
+the step, and `solution` reads the trained model from the state. `predict` gives the
+predictive distributions of the outputs.
 """
 
 from motleygp.inference import (

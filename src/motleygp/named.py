@@ -1,6 +1,6 @@
-"""Classes known by a name: in arguments, in files and in reports.
+"""Classes known by a name, in arguments, files and reports.
 
-Defining such a class is enough to make its name known; nothing is registered by hand.
+Defining a class registers its name.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ _KNOWN: dict[str, dict[str, type["Named"]]] = {}
 
 
 class Named(eqx.Module):
-    """A module whose class has a `kind`, such as "likelihood", and a `name` in it.
+    """A module whose class has a `kind`, such as "likelihood", and a `name` within it.
 
     `parts` maps the names of a module's own parameters, as users know them, to the
     fields that hold them.
@@ -31,12 +31,12 @@ class Named(eqx.Module):
 
 
 def _make_known(cls: type[Named], name: str) -> None:
-    """A class may replace itself, as when a notebook's cell is run again."""
+    """Register a class. It may replace itself, as when a notebook cell runs again."""
     known = _KNOWN.setdefault(cls.kind, {})
     other = known.get(name)
     if other is not None and _place(other) != _place(cls):
         raise ValueError(
-            f"`name` must be new among the classes of kind {cls.kind!r}; got {name!r}, "
+            f"`name` must be unique among classes of kind {cls.kind!r}; got {name!r}, "
             f"the name of {'.'.join(_place(other))}."
         )
     known[name] = cls
@@ -47,5 +47,5 @@ def _place(cls: type) -> tuple[str, str]:
 
 
 def known(kind: str) -> Mapping[str, Any]:
-    """All classes of one kind by name; a view, so later classes appear in it."""
+    """The classes of one kind by name: a view, in which later classes appear too."""
     return MappingProxyType(_KNOWN.setdefault(kind, {}))

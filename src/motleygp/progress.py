@@ -14,7 +14,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-# Rows from which on a prediction takes seconds.
+# A prediction of this many rows takes seconds.
 _MANY_ROWS = 80_000
 
 
@@ -28,8 +28,8 @@ def _bar(*columns: ProgressColumn, show: bool) -> Progress:
 def training_bar(
     total: int, *, show: bool, label: str = "training"
 ) -> Iterator[Callable[[int, int, str], None]]:
-    """A bar of iterations; the function it gives takes the iteration, the last one and
-    a text."""
+    """A bar of iterations; it yields a function of the iteration, the last iteration
+    and a text to show."""
     bar = _bar(
         MofNCompleteColumn(),
         TextColumn("{task.fields[said]}"),
@@ -46,13 +46,13 @@ def training_bar(
 
 
 def watched(items: Sequence[Any], label: str, *, show: bool) -> Iterator[Any]:
-    """The items in turn, under a bar that counts them."""
+    """Iterate over the items under a bar that counts them."""
     with _bar(MofNCompleteColumn(), show=show) as bar:
         yield from bar.track(items, description=label)
 
 
 def watched_rows(show: bool) -> Callable[[list[slice]], Iterator[slice]]:
-    """Iterates over the rows of a prediction, under a bar if there are many."""
+    """A function that iterates over slices of rows, under a bar if there are many."""
 
     def watch(parts: list[slice]) -> Iterator[slice]:
         counted = TextColumn("{task.completed:,} / {task.total:,} rows")
@@ -68,7 +68,7 @@ def watched_rows(show: bool) -> Callable[[list[slice]], Iterator[slice]]:
 
 @contextmanager
 def restarts_bar(total: int, *, show: bool) -> Iterator[Callable[[int], None]]:
-    """A bar for runs that go on together; its function takes the iteration."""
+    """A bar for simultaneous runs; it yields a function of the iteration."""
     with _bar(MofNCompleteColumn(), TimeRemainingColumn(), show=show) as bar:
         task = bar.add_task("training", total=total)
         yield lambda iteration: bar.update(task, completed=iteration)

@@ -1,4 +1,4 @@
-"""Data by name: the paper's toys, drawn here, and its real data, read from files."""
+"""Data sets: the paper's toys, its real data read from files, and house sales."""
 
 import os
 
@@ -21,14 +21,15 @@ def load(
     split: int = 0,
     data_dir: str | os.PathLike | None = None,
 ) -> Problem:
-    """A data set by its name, three quarters of its rows to train.
+    """A data set by name, with three quarters of its rows for training.
 
     **Arguments:**
 
-    - `num_inputs`, `seed`: of the toys "t1", "t2", "t3", which are drawn.
-    - `split`: 0, 1 or 2, of the sets that are read from files: "london", "naval",
+    - `num_inputs`, `seed`: for the toys "t1", "t2" and "t3", which are drawn at random.
+    - `split`: 0, 1 or 2, for the sets that are read from files: "london", "naval",
       "sarcos-4449", "mocap7", "mocap9", "traffic-8am", "traffic-8am-unscaled".
-    - `data_dir`: where those files are; by default what `MOTLEYGP_DATA` says.
+    - `data_dir`: the folder of those files; by default the environment variable
+      `MOTLEYGP_DATA`.
     """
     if name in _toys.NAMES:
         return _toys.draw(name, num_inputs=num_inputs, seed=seed)

@@ -1,8 +1,8 @@
-"""The paper's real data, read from files that the user has.
+"""The paper's real data, read from the user's files.
 
-Each reader says which file it wants and gives inputs, outputs and likelihoods as the
-paper prepares them: real outputs standardised over all rows, proportions and positive
-values scaled to the unit interval. Nothing is downloaded and nothing is unpickled.
+Each reader returns inputs, outputs and likelihoods, prepared as in the paper: real
+outputs standardised over all rows, proportions and positive values scaled to the unit
+interval. Nothing is downloaded and nothing is unpickled.
 """
 
 import os
@@ -24,7 +24,7 @@ from motleygp.likelihoods import (
 )
 
 _VARIABLE = "MOTLEYGP_DATA"
-# A column that varies less than this, relative to its size, holds rounding alone.
+# A column that varies less than this, relative to its size, varies only by rounding.
 _CONSTANT = 1e-9
 
 
@@ -47,11 +47,11 @@ def read(name: str, *, split: int, data_dir: str | os.PathLike | None) -> Proble
     if folder is None:
         raise FileNotFoundError(
             f"{name!r} is read from the file {source.file!r}: give its folder as "
-            f"`data_dir`, or in the variable {_VARIABLE}."
+            f"`data_dir`, or in the environment variable {_VARIABLE}."
         )
     path = Path(folder) / source.file
     if not path.is_file():
-        raise FileNotFoundError(f"{name!r} wants the file {str(path)!r}: it is absent.")
+        raise FileNotFoundError(f"{name!r} needs the file {str(path)!r}: not found.")
     if split not in SPLITS:
         raise ValueError(f"`split` must be one of {SPLITS}; got {split}.")
     return split_rows(np.random.default_rng([split, 75]), *source.read(path))
@@ -73,7 +73,7 @@ def _london(path: Path) -> _Table:
 def _naval(path: Path) -> _Table:
     """A ship's propulsion plant: decay of compressor and turbine, min-max scaled."""
     values = np.loadtxt(path)
-    # The ninth column holds one value; the paper has the other fifteen.
+    # The ninth column is constant; the paper uses the other fifteen.
     x = np.delete(values[:, :16], 8, axis=1)
     y = values[:, 16:18]
     y = (y - y.min(axis=0)) / np.ptp(y, axis=0)
@@ -95,7 +95,7 @@ def _sarcos(path: Path) -> _Table:
 
 
 def _mocap7(path: Path) -> _Table:
-    """A walking person: joint angles over time, without the two that never move."""
+    """A walking person: joint angles over time, without the two constant ones."""
     with np.load(path, allow_pickle=False) as held:
         x, y = held["X"], held["Y"]
         channels = [str(name) for name in held["channels"]]
@@ -103,8 +103,8 @@ def _mocap7(path: Path) -> _Table:
 
 
 def _mocap9(path: Path) -> _Table:
-    """A running person: twenty joint angles of the first five motions over time, which
-    starts at 0 for each; those that never move are left out."""
+    """A running person: twenty joint angles in the first five motions over time, which
+    starts at 0 in each motion; constant angles are left out."""
     with np.load(path, allow_pickle=False) as held:
         runs = [held[f"m09_{number:02d}"] for number in range(1, 6)]
         rate = float(held["fps"])

@@ -1,4 +1,4 @@
-"""House sales, drawn: four columns of four types, to try things on."""
+"""Synthetic house sales: four columns of four types, for first trials."""
 
 import numpy as np
 import pandas as pd
@@ -7,12 +7,12 @@ import pandas as pd
 def houses(
     num_rows: int = 400, *, missing: float = 0.2, seed: int = 0
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Where houses stand, and what became of them: two frames.
+    """Synthetic house sales, as two frames.
 
     X has `east` and `north`, in km. Y has `change` in price since last year (per cent,
     real), `sold` (yes or no), `visits` (a count) and `days` on the market (positive),
-    which all depend on where the house stands; a share `missing` of its values is not
-    there, at random.
+    which all depend on the place of the house. A random share `missing` of the values
+    in Y is missing.
     """
     if not 0.0 <= missing < 1.0:
         raise ValueError(f"`missing` must be at least 0 and below 1; got {missing}.")

@@ -1,4 +1,4 @@
-"""What every data set is: rows to train, rows to test, and a likelihood per output."""
+"""The form of every data set: training and test rows, a likelihood per output."""
 
 from typing import NamedTuple
 
@@ -21,10 +21,7 @@ class Problem(NamedTuple):
     names: tuple[str, ...]
 
     def constant_nlpd(self) -> dict[str, float]:
-        """Test NLPD of the constant fit to the training outputs: no inputs, no model.
-
-        What a score means is seen beside it alone.
-        """
+        """Test NLPD of the constant fit to the training outputs: the baseline."""
         scores = {}
         for d, name in enumerate(self.names):
             seen, y = see(self.y_train[:, d], self.likelihoods[d]), self.y_test[:, d]
@@ -39,7 +36,7 @@ def split_rows(
     likelihoods: tuple[AbstractLikelihood, ...],
     names: tuple[str, ...],
 ) -> Problem:
-    """Three quarters of the rows to train, at random."""
+    """A random split, with three quarters of the rows for training."""
     order = rng.permutation(len(x))
     cut = int(_TRAIN_SHARE * len(x))
     train, test = order[:cut], order[cut:]

@@ -1,4 +1,4 @@
-"""The paper's toys, drawn here, the same in every run."""
+"""The paper's toys: synthetic data, the same in every run."""
 
 import numpy as np
 
@@ -52,7 +52,7 @@ NAMES = ("t1", "t2", "t3")
 
 
 def draw(name: str, *, num_inputs: int = 1, seed: int = 0) -> Problem:
-    """A toy of the paper: 2000 rows (44 x 44 for two inputs), three quarters to train.
+    """A toy of the paper: 2000 rows (44 x 44 for two inputs), 3/4 of them for training.
 
     Latent processes u_q ~ GP(0, EQ) on [0, 1]^P with length-scales 0.5, 0.05 and 0.1,
     mixed by fixed weights into the parameter functions of 3 (t1), 5 (t2) or 10 (t3)
@@ -78,7 +78,7 @@ def draw(name: str, *, num_inputs: int = 1, seed: int = 0) -> Problem:
 
 
 def _toy_inputs(rng: np.random.Generator, num_inputs: int) -> np.ndarray:
-    """An even grid; beyond two inputs, an even grid in each, in random order."""
+    """An even grid; for more than two inputs, an even grid in each, in random order."""
     if num_inputs == 2:
         side = np.linspace(0.0, 1.0, 44)
         return np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
@@ -95,7 +95,7 @@ def _draw_functions(
     draws = []
     for lengthscale in _LENGTHSCALES:
         covariance = np.exp(-0.5 * distance / lengthscale**2)
-        # On a fine grid the covariance is singular to rounding.
+        # On a fine grid the covariance is singular up to rounding.
         covariance[np.diag_indices(len(x))] += _JITTER
         draws.append(np.linalg.cholesky(covariance) @ rng.normal(size=len(x)))
     return _WEIGHTS[:num_functions] @ np.stack(draws)

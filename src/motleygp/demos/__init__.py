@@ -1,1 +1,1 @@
-"""Demonstrations that the command runs: `demo`, and `vo`, variational optimisation."""
+"""Demonstrations for the command: `demo`, and `vo` for variational optimisation."""

@@ -1,4 +1,4 @@
-"""The demonstration: one day of weather, drawn, fitted, scored and reported."""
+"""The demonstration: a fit to one day of synthetic weather, its scores and report."""
 
 import shlex
 import time
@@ -15,7 +15,7 @@ from motleygp.datasets import Problem
 from motleygp.estimator import MotleyGP
 
 INPUT = "hour"
-# The paper's first toy, under names that say what its types stand for.
+# The paper's first toy, with names that illustrate its types.
 _NAMES = {"hetgaussian1": "river", "beta2": "cloud", "bernoulli3": "rain"}
 _SHOWN = {
     "river": "river level (real): mean, 95 % interval",
@@ -25,8 +25,8 @@ _SHOWN = {
 
 
 def day() -> Problem:
-    """Drawn weather over one day: the river's level, the share of the sky under cloud,
-    and whether it rains."""
+    """Synthetic weather over one day: the level of a river, the share of the sky under
+    cloud, and whether it rains."""
     toy = datasets.load("t1")
     return toy._replace(
         x_train=24.0 * toy.x_train,
@@ -37,15 +37,15 @@ def day() -> Problem:
 
 def run(folder: Path, *, max_iter: int, seed: int = 0, quiet: bool = False) -> None:
     """Fit one day of weather, print the scores on held-out rows beside those of the
-    constant fit, and leave data, model, picture and report in a folder, with commands
+    constant fit, write data, model, picture and report to a folder, and print commands
     to try next."""
     console = Console()
     problem = day()
     if not quiet:
         console.print(
-            f"[bold]One day of weather[/bold], drawn: {len(problem.x_train)} rows to "
-            f"train on, {len(problem.x_test)} held out; one input and "
-            f"{len(problem.names)} outputs of as many types."
+            f"[bold]One day of synthetic weather[/bold]: {len(problem.x_train)} rows "
+            f"for training, {len(problem.x_test)} held out; one input, and "
+            f"{len(problem.names)} outputs of different types."
         )
     folder.mkdir(exist_ok=True)
     train = _table(problem.x_train, problem.names, problem.y_train)
@@ -77,8 +77,8 @@ def run(folder: Path, *, max_iter: int, seed: int = 0, quiet: bool = False) -> N
     train.to_csv(folder / "train.csv", index=False)
     test.to_csv(folder / "test.csv", index=False)
     console.print(
-        f"\nLook at [bold]{folder / 'picture.png'}[/bold] and, in a browser, at "
-        f"[bold]{folder / 'report.html'}[/bold]. Next, for example:",
+        f"\nLook at [bold]{folder / 'picture.png'}[/bold], and open "
+        f"[bold]{folder / 'report.html'}[/bold] in a browser. Commands to try next:",
         soft_wrap=True,
     )
     for command in next_commands(folder, problem):
@@ -125,7 +125,7 @@ def score_table(scores: dict[str, float], baseline: dict[str, float]) -> Table:
 
 
 def picture(model: MotleyGP, problem: Problem) -> Figure:
-    """Each output over the input, with its predictive band, and the training."""
+    """A figure of each output with its predictive band, and of the training."""
     figure = Figure(figsize=(12, 7), layout="constrained")
     axes = figure.subplots(2, 2).ravel()
     grid = np.linspace(0.0, 24.0, 200)[:, None]

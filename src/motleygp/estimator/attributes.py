@@ -1,4 +1,4 @@
-"""The public attributes of a fitted estimator, read from its one fitted value."""
+"""The public attributes of a fitted estimator, read from `fitted_`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,13 +12,10 @@ from motleygp.tables.infer import Choice
 
 
 class FittedAttributes(BaseEstimator):
-    """`fitted_`, and views of it under the names that users know.
-
-    None of them exists before a fit.
-    """
+    """`fitted_`, and its parts as attributes. None of them exists before `fit`."""
 
     fitted_: Fitted
-    """All of the fit, as one frozen value."""
+    """The fitted model, as one frozen value."""
 
     @property
     def model_(self) -> Model:
@@ -37,17 +34,18 @@ class FittedAttributes(BaseEstimator):
 
     @property
     def trace_(self) -> Mapping[str, np.ndarray]:
-        """The reports of the best run's steps, one entry per iteration."""
+        """The trace of the best run: arrays with one entry per iteration."""
         return self.fitted_.trace
 
     @property
     def ended_(self) -> str:
-        """Why the best run ended: "horizon", "held-out", "time" or "interrupted"."""
+        """Why the best run ended: "horizon", "held-out", "callback", "time" or
+        "interrupted"."""
         return self.fitted_.ended
 
     @property
     def restarts_(self) -> list[Mapping[str, Any]]:
-        """Every start's "score" (lower is better), "trace", "ended" and "error"."""
+        """The "score" (lower is better), "trace", "ended" and "error" of each start."""
         return list(self.fitted_.starts)
 
     @property
@@ -57,7 +55,7 @@ class FittedAttributes(BaseEstimator):
 
     @property
     def seen_(self) -> dict[str, Seen]:
-        """The counts and the constant fit of each output."""
+        """The numbers of rows and values of each output, and its constant fit."""
         return self.fitted_.seen_by_output
 
     @property
@@ -72,7 +70,7 @@ class FittedAttributes(BaseEstimator):
 
     @property
     def classes_(self) -> dict[str, tuple[Any, Any] | None]:
-        """The labels behind 0 and 1 of each output, where it has labels."""
+        """The labels of 0 and 1, by output; `None` for an output without labels."""
         return self.fitted_.classes_by_output
 
     @property
@@ -82,7 +80,7 @@ class FittedAttributes(BaseEstimator):
 
     @property
     def feature_names_in_(self) -> np.ndarray:
-        """The names of the inputs, where the fit had a frame."""
+        """The names of the inputs, if `fit` had a frame."""
         if not self.fitted_.inputs_named:
             raise AttributeError(
                 "`feature_names_in_` exists only after a fit to a frame"

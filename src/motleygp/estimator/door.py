@@ -1,5 +1,5 @@
-"""The door of a fitted estimator: new inputs, values, weights and exposures, checked
-against those of the fit."""
+"""Checks of the data that a user gives to an estimator: inputs, values, weights and
+exposures."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -21,7 +21,7 @@ from motleygp.tables import frames
 
 
 def ordered(fitted: Fitted, X: Any) -> Any:
-    """X with the columns of the fit, in the fit's order, where they have names."""
+    """X with the columns of the fit in their order, if both have names."""
     frames.check_dense(X)
     if isinstance(X, Mapping):
         return {name: ordered(fitted, x) for name, x in X.items()}
@@ -37,10 +37,10 @@ def ordered(fitted: Fitted, X: Any) -> Any:
 
 
 def check_columns(fitted: Fitted, x: np.ndarray) -> np.ndarray:
-    """A matrix with as many columns as the fit had."""
-    # By hand: scikit-learn's `validate_data` refuses columns in another order, which
-    # `ordered` puts right, and warns of arrays where the fit had names. Its users know
-    # these words.
+    """x, or a `ValueError` if the fit had another number of columns."""
+    # scikit-learn's `validate_data` would refuse columns in another order, which
+    # `ordered` allows, and warn of arrays after a fit to a frame. The message is
+    # scikit-learn's.
     if x.ndim == 2 and x.shape[1] != len(fitted.inputs):
         raise ValueError(
             f"X has {x.shape[1]} features, but MotleyGP is expecting "
@@ -56,7 +56,7 @@ def new_inputs(fitted: Fitted, X: Any) -> np.ndarray:
 
 
 def check_names(fitted: Fitted, names: Iterable[str], *, partly: bool = False) -> None:
-    """A `ValueError` unless these are the outputs of the fit, or some of them."""
+    """Raise a `ValueError` unless these are the fit's outputs, or some (`partly`)."""
     found, known = set(names), set(fitted.outputs)
     if not (found <= known if partly else found == known):
         raise ValueError(
@@ -92,7 +92,7 @@ def checked_exposures(
     lengths: Sequence[int],
     likelihoods: Sequence[AbstractLikelihood],
 ) -> list[np.ndarray]:
-    """The exposure of each row of each output: 1 for outputs that count nothing."""
+    """The exposure of each row of each output: 1 for outputs that are not counts."""
     check_exposed(exposure, names, likelihoods)
     return exposed(frames.per_row(exposure, names, lengths, "exposure"), likelihoods)
 
@@ -115,7 +115,7 @@ def new_observations(
     *,
     partly: bool = False,
 ) -> Observations:
-    """New data in the order of the fitted outputs; those that Y lacks are missing."""
+    """New data in the order of the fitted outputs, with NaN for outputs not in Y."""
     table = frames.as_table(ordered(fitted, X), Y, fitted.classes_by_output)
     check_names(fitted, table.names, partly=partly)
     once_each(lambda x: check_columns(fitted, x), table.xs)
@@ -132,7 +132,7 @@ def new_observations(
 def given_outputs(
     fitted: Fitted, Y: Any, num_rows: int, exposures: Sequence[np.ndarray]
 ) -> list[Observed]:
-    """The outputs that Y names, as the model sees them."""
+    """The outputs of Y, in the units of the model."""
     columns = frames.as_columns(Y, fitted.classes_by_output)
     check_names(fitted, columns, partly=True)
     found = []

@@ -1,4 +1,4 @@
-"""`MotleyGP`: the library behind one estimator."""
+"""`MotleyGP`: the library as one estimator."""
 
 import dataclasses
 import os
@@ -41,22 +41,23 @@ class MotleyGP(Inspector):
     Parameters
     ----------
     outputs : "auto", dict or sequence
-        The likelihood of each output. "auto" infers it from the values; what was chosen
-        and why is printed, if `progress` is on, and kept in ``choices_``. Otherwise
-        names ("gaussian", "hetgaussian", "bernoulli", "beta", "gamma", "exponential",
-        "poisson", or "auto" for that one) or objects of ``motleygp.likelihoods``, keyed
-        by column or in column order; a dict may leave columns out, which are inferred.
+        The likelihood of each output. "auto" infers it from the values; the choices and
+        their reasons are printed if `progress` is on, and kept in ``choices_``. A dict
+        by column, or a sequence in column order, has names ("gaussian", "hetgaussian",
+        "bernoulli", "beta", "gamma", "exponential", "poisson", or "auto") or objects of
+        ``motleygp.likelihoods``. Columns that a dict leaves out are inferred.
     prior : "lmc" or "convolution"
-        The linear model of coregionalisation, or convolution processes: each parameter
-        function a smoothed sum of the latent processes.
+        The linear model of coregionalisation, or convolution processes, in which each
+        parameter function is a sum of smoothed latent processes.
     inducing : "auto", "function" or "latent"
-        For convolutions, what the inducing values are of: each parameter function, as
-        in the paper ("auto"), or the latent processes, which all functions share. Only
-        with "latent" do outputs fill one another's gaps; it costs more.
+        For convolutions, the source of the inducing values: each parameter function, as
+        in the paper ("function" and "auto"), or the latent processes, which all
+        functions share ("latent"). With "latent", outputs can fill one another's gaps;
+        it costs more.
     num_latents : int, optional
-        Q, the number of latent processes; by default one per output, at least 4 and at
-        most 10, but no more than there are parameter functions; 4 with inducing values
-        of functions.
+        Q, the number of latent processes. The default is one per output, at least 4 and
+        at most 10; it is 4 with inducing values of functions. It never exceeds the
+        number of parameter functions.
     rank : int or sequence of int
         R_q, the number of copies of each latent process.
     kernel : "eq"
@@ -64,54 +65,57 @@ class MotleyGP(Inspector):
     num_inducing : int
         M, the number of inducing points of each copy.
     optimizer : "fng", "hybrid", "adam", "sgd", or a scheme of ``motleygp.optim``
-        How q(u) and the hyper-parameters theta move: natural gradients on both,
-        natural gradients and Adam, Adam on both, plain gradients on both.
+        The optimisers of q(u) and the hyper-parameters theta: natural gradients on
+        both, natural gradients and Adam, Adam on both, or plain gradients on both.
     preset : None or "paper"
-        "paper" takes the paper's settings throughout: its start, zero offsets, its
-        steps without any guard, q(u) itself carried from one theta to the next.
+        "paper" uses the paper's settings: its start, zero offsets, its steps without a
+        guard, and q(u) itself, not its whitened form, kept when theta changes.
     offset : "marginal" or "zero"
-        Where the constant means of the parameter functions start: at the constant fit
-        of each output, or at zero, where they then stay.
+        The start of the constant means of the parameter functions: the constant fit of
+        each output, or zero, where they stay.
     max_iter, batch_size : int
-        Iterations, and rows per iteration of each output. A run whose bound has stopped
-        improving ends before.
+        The number of iterations, and the rows of each output per iteration. A run ends
+        earlier if its bound has stopped improving.
     restarts : int
-        Starts from different seeds, of which the best is kept: by the held-out rows if
-        there are any, by the bound otherwise.
+        The number of starts from different seeds. The best is kept, judged by the
+        held-out rows if there are any, otherwise by the bound.
     n_jobs : int, optional
-        Processes for the restarts, as joblib counts them. On an accelerator the
+        The number of processes for the restarts, as in joblib. On an accelerator the
         restarts run together instead.
     validation_fraction : float
-        The share of the rows, up to a half, that training does not see; their NLPD
-        ends a run that no longer betters it, and the best state is kept.
+        The share of the rows, up to a half, that training does not see. A run ends when
+        their NLPD stops improving, and its best state is kept. Restarts that run
+        together use these rows only to choose the best.
     time_limit : float, optional
-        Seconds after which a run ends as it stands.
+        The seconds after which a run ends.
     standardize : bool
-        Scale inputs and real outputs inside. Results are in the user's units.
+        Whether to standardise inputs and real outputs internally. Results are in the
+        user's units.
     random_state : int, optional
-        Decides the start and the minibatches.
+        The seed of the starts, the minibatches and the held-out rows.
     progress : bool
-        Show a progress bar.
+        Whether to show progress bars and the inferred likelihoods.
     checkpoint_dir : path, optional
-        A folder where all of the run is written every 20 seconds and at the end of each
-        restart; ``fit(X, Y, resume=True)`` goes on from there. Restarts then run in
-        turn, and `random_state` must be given.
+        A folder to which the run is written every 20 seconds and at the end of each
+        restart; ``fit(X, Y, resume=True)`` continues from there. Restarts then run one
+        after another, and `random_state` must be given.
     fixed : sequence of str
-        Parameters that are not learned: "inducing", "lengthscale", "weights",
-        "smoothing", "offset", "noise". They stay where they start.
+        Parameters that stay at their start: "inducing", "lengthscale", "weights",
+        "smoothing", "offset", "noise".
     start : dict, optional
-        Where some of `parameters()` start, by the same names and in the same units;
-        with all of an earlier model's, training goes on from there.
+        Initial values for some of `parameters()`, with the same names and units. With
+        all parameters of an earlier model, training continues from there.
 
     Attributes
     ----------
     trace_ : dict of arrays, one entry per iteration
     restarts_ : list of dict
-        Every start's "score" (lower is better), "trace", "ended" and "error".
+        The "score" (lower is better), "trace", "ended" and "error" of each start.
     ended_ : str
-        Why the best run ended: "horizon", "held-out", "time" or "interrupted".
+        Why the best run ended: "horizon", "held-out", "callback", "time" or
+        "interrupted".
     seen_ : dict of Seen, by output
-        How many rows and values there were, and the constant fit.
+        The numbers of rows and of observed values, and the constant fit.
     input_range_ : array of shape (2, P)
         The smallest and the largest value of each input.
     output_names_, n_features_in_, feature_names_in_
@@ -181,16 +185,16 @@ class MotleyGP(Inspector):
 
         **Arguments:**
 
-        - `X`, `Y`: arrays or frames, or dicts or lists with one entry per output for
-          outputs that have inputs of their own.
-        - `sample_weight`: how often each row counts; one vector, or a dict of them by
-          output.
+        - `X`, `Y`: arrays or frames, or dicts or lists with one entry per output if
+          outputs have inputs of their own.
+        - `sample_weight`: how often each row counts; a vector for all outputs, or a
+          dict of vectors by output.
         - `exposure`: for counts, the time, area or population over which each row was
-          counted: the rate is of one unit of it. Likewise.
-        - `resume`: go on from the checkpoint in `checkpoint_dir`, with the same data
-          and settings, and end as the interrupted run would have ended.
-        - `callback`: called with a `motleygp.loop.Report` after every 50 iterations; a
-          true value ends the run. Restarts then run in turn.
+          counted, in the same form; rates are per unit of exposure.
+        - `resume`: continue from the checkpoint in `checkpoint_dir`, with the same data
+          and settings; the result is that of an uninterrupted run.
+        - `callback`: called with a `motleygp.training.Report` after every 50
+          iterations; a true value ends the run. Restarts then run one after another.
         """
         given = self.get_params(deep=False)
         settings.check(given)
@@ -216,7 +220,7 @@ class MotleyGP(Inspector):
             observed.dataset(scaling), scaled, scaling, table.names
         )
         outcomes = run_all(task, seeds, given, resume=resume, callback=callback)
-        # Nothing of the estimator changes before all has gone well.
+        # The estimator changes only after everything has succeeded.
         self.fitted_ = gathered(
             table, observed, likelihoods, task, outcomes, scaling, choices
         )
@@ -230,7 +234,7 @@ class MotleyGP(Inspector):
         scaling: Scaling,
         names: Sequence[str],
     ) -> tuple[Task, list[int]]:
-        """The runs to do, and the seed of each."""
+        """The task of all runs, and the seed of each run."""
         given, held_out = self.get_params(deep=False), None
         rng = np.random.default_rng(self.random_state)
         if self.validation_fraction:
@@ -256,12 +260,12 @@ class MotleyGP(Inspector):
         exposure: Any = None,
         callback: Callback | None = None,
     ) -> "MotleyGP":
-        """Let new rows inform a fitted model, without the old ones; else `fit`.
+        """Update a fitted model with new rows, or `fit` a model that is not fitted.
 
-        q(u) becomes the posterior that has the q(u) of before for its prior: what the
-        old rows said is kept, as far as the inducing points hold it. The parameters
-        stay; to learn them anew, `fit` on all rows with ``start=model.parameters()``.
-        Y may lack outputs, or all values of one.
+        The old q(u) is the prior of the new one, so the information of the old rows is
+        kept as far as the inducing points can represent it. The parameters do not
+        change; to learn them again, `fit` all rows with ``start=model.parameters()``.
+        Y may lack some outputs, or all values of an output.
         """
         if not hasattr(self, "fitted_"):
             return self.fit(
@@ -291,11 +295,11 @@ class MotleyGP(Inspector):
         return self
 
     def independent(self) -> IndependentGPs:
-        """The same estimator with one model per output: what sharing is worth."""
+        """The same estimator with one model per output, as a baseline."""
         return IndependentGPs(clone(self))
 
     def _outputs(self, table: frames.Table) -> tuple[list[Any], list[infer.Choice]]:
-        """The likelihood of each output, given or inferred, and what was inferred."""
+        """The likelihood of each output, given or inferred, and the choices made."""
         if isinstance(self.outputs, str) and self.outputs != "auto":
             raise ValueError(
                 "`outputs` must be 'auto', or name a likelihood per output; "
@@ -322,7 +326,7 @@ class MotleyGP(Inspector):
     def _scaling(
         self, observed: Observations, likelihoods: Sequence[AbstractLikelihood]
     ) -> Scaling:
-        """The units of these data, except for those that `start` gives."""
+        """The units of these data; `start` may replace those of the outputs."""
         if self.standardize:
             scaling = standardising(
                 observed.distinct_inputs(), observed.ys, likelihoods, observed.names
@@ -333,9 +337,9 @@ class MotleyGP(Inspector):
 
 
 def load(path: str | os.PathLike) -> MotleyGP:
-    """The estimator that `MotleyGP.save` wrote.
+    """Load an estimator that `MotleyGP.save` wrote.
 
-    **Raises:** `ModelFileError` for a file that is not whole, or not a model.
+    **Raises:** `ModelFileError` for a file that is damaged, or not a model.
     """
     arguments, fitted = saving.load(path)
     with refusing(path, "model"):

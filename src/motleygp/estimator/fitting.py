@@ -1,4 +1,4 @@
-"""The runs of an estimator's fit, and the fitted model that they give."""
+"""The runs of an estimator's fit, and the resulting fitted model."""
 
 import contextlib
 import logging
@@ -28,11 +28,11 @@ def run_all(
     resume: bool,
     callback: Callback | None,
 ) -> list[Outcome]:
-    """All starts: with checkpoints, together on an accelerator, in processes if asked,
-    or in turn. With a callback of the user's they run in turn."""
+    """Run all starts: one after another with checkpoints or a user's callback, else
+    together on an accelerator, or in the processes of `n_jobs`."""
     show, several = bool(given["progress"]), len(seeds) > 1
     _log.info(
-        "fitting %d outputs by %d start(s) of %d iterations",
+        "fitting %d outputs with %d start(s) of %d iterations",
         len(task.likelihoods),
         len(seeds),
         task.num_steps,
@@ -42,7 +42,7 @@ def run_all(
         label = f"restart {number + 1}/{len(seeds)}" if several else "training"
         return watch(task.num_steps, callback, show=show, label=label)
 
-    # None asks joblib's context, where a user may have named another backend.
+    # None means the number in joblib's context, where a user may set a backend.
     n_jobs: Any = given["n_jobs"]
     if given["checkpoint_dir"] is not None:
         keeper = _keeper(task, list(seeds), given)
@@ -88,7 +88,7 @@ def gathered(
     scaling: Scaling,
     choices: Sequence[Choice],
 ) -> Fitted:
-    """The best of the outcomes, with all that is to be known of the fit."""
+    """The fitted model: the best outcome, with the names and a summary of the data."""
     found, chosen = best(outcomes)
     exposures = observed.exposures or [None] * len(observed.ys)
     each = zip(observed.ys, likelihoods, exposures, strict=True)

@@ -1,4 +1,4 @@
-"""The baseline: one model per output, which share nothing."""
+"""The baseline: one model per output, with nothing shared."""
 
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,12 @@ from motleygp.tables import frames
 
 
 class IndependentGPs(BaseEstimator):
-    """One clone of an estimator for each output, fitted to its observed rows alone.
+    """One clone of an estimator per output, each fitted to that output only.
 
     Parameters
     ----------
     estimator : MotleyGP
-        What is fitted to each output; `MotleyGP.independent` gives it.
+        The estimator to clone; `MotleyGP.independent` passes its own settings.
 
     Attributes
     ----------
@@ -29,19 +29,19 @@ class IndependentGPs(BaseEstimator):
         self.estimator = estimator
 
     def fit(self, X: Any, Y: Any, **arguments: Any) -> "IndependentGPs":
-        """Fit each output: the arguments are those of `MotleyGP.fit`."""
+        """Fit one model per output; the arguments are those of `MotleyGP.fit`."""
         columns = frames.vectors(Y)
         names = list(columns)
         outputs = self.estimator.outputs
         if isinstance(outputs, str):
             outputs = {}
         entries = frames.by_output(outputs, names)
-        # Whatever is given per output goes to its own model alone.
+        # Arguments given by output are passed only to the model of that output.
         self.models_ = {}
         for name, x, entry in zip(names, frames.inputs(X, names), entries, strict=True):
             own = {key: _own(value, name) for key, value in arguments.items()}
             model: Any = clone(self.estimator)
-            # A start is of all outputs together, and a checkpoint of one model.
+            # A start belongs to all outputs together, and a checkpoint to one model.
             model.set_params(outputs={name: entry}, start=None)
             if model.checkpoint_dir is not None:
                 folder = Path(model.checkpoint_dir) / f"output{len(self.models_)}"
@@ -51,7 +51,7 @@ class IndependentGPs(BaseEstimator):
         return self
 
     def predict_dist(self, X: Any, **arguments: Any) -> dict[str, AbstractPredictive]:
-        """As `MotleyGP.predict_dist`, from each output's own model."""
+        """`MotleyGP.predict_dist` of each output's own model."""
         check_is_fitted(self, "models_")
         found = {}
         for name, model in self.models_.items():
@@ -60,7 +60,7 @@ class IndependentGPs(BaseEstimator):
         return found
 
     def predict(self, X: Any) -> Any:
-        """Predictive means, one column per output; a frame if a frame went in."""
+        """Predictive means, one column per output; a frame if X is a frame."""
         check_is_fitted(self, "models_")
         means = {
             name: np.asarray(model.predict(X)).ravel()
@@ -90,7 +90,7 @@ class IndependentGPs(BaseEstimator):
         return -float(np.mean(list(self.nlpd(X, Y, **arguments).values())))
 
     def metrics(self, X: Any, Y: Any, **arguments: Any) -> pd.DataFrame:
-        """Scores of each output, as `MotleyGP.metrics` gives them."""
+        """`MotleyGP.metrics` of each output's own model."""
         scored = self._scored(X, Y, arguments)
         return pd.concat([m.metrics(x, y, **own) for m, x, y, own in scored])
 
@@ -108,7 +108,7 @@ class IndependentGPs(BaseEstimator):
 
 
 def _own(value: Any, name: str) -> Any:
-    """What is one output's of an argument that may be given by output."""
+    """The part of an argument that belongs to one output, if it is a dict by output."""
     if not isinstance(value, dict):
         return value
     return {name: value[name]} if name in value else None

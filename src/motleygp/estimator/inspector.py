@@ -16,49 +16,50 @@ from motleygp.prediction import inspection
 
 
 class Inspector(Scorer):
-    """The part of `MotleyGP` that shows, changes and keeps a fitted model."""
+    """The part of `MotleyGP` that shows, changes, saves and reports a fitted model."""
 
     def correlation(self) -> pd.DataFrame:
-        """The prior's correlation between all parameter functions at one input."""
+        """The prior correlation between all parameter functions at one input."""
         return inspection.correlation(self._checked_fit())
 
     def weights(self) -> pd.DataFrame:
-        """The weight of each latent process, "u1" and on, in each parameter function.
+        """The weight of each latent process ("u1", "u2", ...) in each function.
 
-        A process of rank R has R columns of its name.
+        A process of rank R has R columns, all with its name.
         """
         return inspection.weights(self._checked_fit())
 
     def lengthscales(self) -> pd.DataFrame:
-        """The length-scale of each latent process along each input, in its unit."""
+        """The length-scales of the latent processes, in the units of the inputs."""
         return inspection.lengthscales(self._checked_fit())
 
     def relevance(self) -> pd.DataFrame:
         """How much each parameter function varies with each input.
 
         The root mean square slope of the function, in its standard deviations per
-        standard deviation of the input. An input of no use has a slope near 0.
+        standard deviation of the input (per unit, if inputs are not standardised). An
+        irrelevant input has a slope near 0.
         """
         return inspection.relevance(self._checked_fit())
 
     def summary(self) -> None:
         """Print the parameter functions: offset, spread, and the input that each varies
-        with most, with the distance over which it does."""
+        most with, with the distance over which it changes by one standard deviation."""
         Console().print(inspection.summary_table(self._checked_fit()))
 
     def parameters(self) -> dict[str, Any]:
-        """All parameters of the model as NumPy arrays: constrained and unwhitened.
+        """All parameters of the model by name, constrained and unwhitened.
 
-        Inducing points and length-scales are in the user's units; the offsets, the
-        noise (a standard deviation, per Gaussian output) and q(u) belong to the data as
-        the model sees them, (y - output_shift) / output_scale.
+        Inducing points, length-scales and smoothing are in the user's units. Offsets,
+        the noise (a dict of standard deviations of the Gaussian outputs) and q(u) refer
+        to the data as the model sees them, (y - output_shift) / output_scale.
         """
         return self._checked_fit().parameters()
 
     def set_parameters(self, **new: Any) -> "Inspector":
-        """Replace some of `parameters()`, keeping the rest; q(u) is kept unwhitened.
+        """Replace some of `parameters()`; the others, with q(u) itself, do not change.
 
-        `jitter` follows from the kernel: it may be given as it is, but not changed.
+        `jitter` follows from the kernel: it may be passed, but not changed.
         """
         fitted = self._checked_fit()
         values = parameters.replaced(fitted.model, fitted.parameters(), new)
@@ -71,7 +72,7 @@ class Inspector(Scorer):
     def save(self, path: str | os.PathLike) -> None:
         """Write the fitted model to one file, for `motleygp.load`, without pickle.
 
-        An older file of that name stays whole until the new one is complete.
+        An existing file is replaced only when the new one is complete.
         """
         saving.save(self.get_params(deep=False), self._checked_fit(), path)
 
@@ -89,22 +90,22 @@ class Inspector(Scorer):
         """Write a description of the model and its scores as one HTML file.
 
         The page has interactive figures and needs no network. Without data it describes
-        the model and its training alone.
+        only the model and its training.
 
         **Arguments:**
 
         - `X`, `Y`, `exposure`: rows to score, as in `metrics`; the fit should not have
           seen them.
-        - `independent`: the fitted `independent()`, to compare with.
-        - `max_rows`: the most rows to score, chosen at random from more; by default
-          2000, and fewer for more than 5 outputs.
+        - `independent`: a fitted `independent()`, for comparison.
+        - `max_rows`: the largest number of rows to score, chosen at random; by default
+          2000, or fewer for more than 5 outputs.
         """
         # Imported here, because it loads plotly.
         from motleygp import reporting
 
         fitted = self._checked_fit()
         if (X is None) != (Y is None):
-            raise ValueError("`X` and `Y` must come together; got one of them.")
+            raise ValueError("`X` and `Y` must be given together; got only one.")
         if max_rows is not None and max_rows < 1:
             raise ValueError(f"`max_rows` must be at least 1; got {max_rows}.")
         alone = None

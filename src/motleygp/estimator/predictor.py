@@ -16,7 +16,7 @@ from motleygp.tables import frames
 
 # Draws of theta for a prediction that averages over q(theta).
 _DRAWS_OF_THETA = 20
-# Rows whose distributions are in memory at a time where only their means are wanted.
+# Rows per chunk where only the means are kept.
 _ROWS_OF_MEANS = 1 << 15
 
 
@@ -43,9 +43,9 @@ class Predictor(FittedAttributes):
 
         **Arguments:**
 
-        - `given`: outputs that were observed at these rows, in any form of Y; NaN, or
-          no column, where they were not. Each row is conditioned on its own values, so
-          rows of the fit count twice.
+        - `given`: outputs observed at these rows, in any form of Y; outputs may be left
+          out, and values may be NaN. Each row is conditioned on its own values, so the
+          values of rows of the fit count twice.
         - `exposure`: for counts, as in `fit`; one unit by default.
         - `bayesian`: average over draws of the parameters from q(theta), 20 draws or
           the number given, instead of taking its mean.
@@ -96,17 +96,17 @@ class Predictor(FittedAttributes):
     def predict(
         self, X: Any, *, exposure: Any = None, bayesian: bool | int = False
     ) -> Any:
-        """Predictive means, one column per output; a frame if a frame went in.
+        """Predictive means, one column per output; a frame if X is a frame.
 
-        A binary output gives the probability of its last class. The arguments are those
-        of `predict_dist`.
+        The mean of a binary output is the probability of its second class. The
+        arguments are those of `predict_dist`.
         """
         fitted = self._checked_fit()
         x = door.new_inputs(fitted, X)
         exposures = door.new_exposures(fitted, exposure, len(x))
         models = self._models(fitted, bayesian)
         means = np.empty((len(fitted.outputs), len(x)))
-        # Some rows at a time: only their means stay.
+        # In chunks of rows, of which only the means are kept.
         for rows in watched_rows(bool(self.progress))(chunks(len(x), _ROWS_OF_MEANS)):
             own = [exposure[rows] for exposure in exposures]
             some = distributions(fitted, x[rows], exposures=own, models=models)
@@ -126,10 +126,11 @@ class Predictor(FittedAttributes):
         return {name: np.stack([1.0 - p, p], axis=1) for name, p in means.items()}
 
     def impute(self, X: Any, Y: Any, *, exposure: Any = None) -> Any:
-        """Y with its missing values filled, in the form of Y.
+        """Y with its missing values filled: a dict or a frame like Y, else an array.
 
-        Each is filled by its predictive mean given the other values of its row, or, for
-        a binary output, by the likelier class. Outputs that Y lacks are added.
+        A missing value is filled with its predictive mean given the other values of its
+        row or, for a binary output, with the more probable class. Outputs that Y lacks
+        are added.
         """
         fitted = self._checked_fit()
         columns = frames.as_columns(Y, fitted.classes_by_output)
@@ -161,9 +162,9 @@ class Predictor(FittedAttributes):
     ) -> dict[str, np.ndarray]:
         """Joint draws of all outputs at all rows of X: (n, N) each.
 
-        The functions of one draw are one draw of the posterior, so rows and outputs
-        vary together; in ``predict_dist(X)[name].sample(n)`` they do not. X may have a
-        few thousand rows.
+        Each draw comes from one joint draw of the parameter functions, so rows and
+        outputs are correlated. In ``predict_dist(X)[name].sample(n)`` they are
+        independent. X may have a few thousand rows.
         """
         fitted = self._checked_fit()
         drawn = self.sample_latent(X, n, random_state)
@@ -199,8 +200,7 @@ class Predictor(FittedAttributes):
     def latent(self, X: Any) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """Mean and variance of each output's parameter functions: (N, J_d) each.
 
-        The functions are those of the likelihood as the model sees it: for a
-        standardised real output, they belong to the standardised values.
+        For a standardised real output, they refer to the standardised values.
         """
         fitted = self._checked_fit()
         x = fitted.scaling.inputs(door.new_inputs(fitted, X))

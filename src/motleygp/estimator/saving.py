@@ -1,4 +1,4 @@
-"""An estimator as one file, and back.
+"""Saving an estimator to one file, and loading it.
 
 The container is that of `files.modelfile`. Its header is a JSON object:
 
@@ -9,7 +9,7 @@ The container is that of `files.modelfile`. Its header is a JSON object:
 | `settings` | the estimator's arguments except `outputs` and `start` |
 | `fitted` | the fitted model, as `files.trees.describe` writes it |
 
-The arrays are those of the fitted model, by their place in it
+The arrays are those of the fitted model and of the settings, named by their place
 (`fitted.model.prior.weights`, `fitted.q.mean`, `fitted.trace.nelbo`).
 """
 
@@ -27,12 +27,12 @@ from motleygp.files.trees import describe, refusing, restored
 from motleygp.prediction import Fitted
 from motleygp.tables.infer import Choice
 
-# The outputs are in the fitted model; the start of training is in the past.
+# The fitted model has the outputs, and a start is of no use after training.
 _LEFT_OUT = ("outputs", "start")
 
 
 def save(settings: Mapping[str, Any], fitted: Fitted, path: str | os.PathLike) -> None:
-    """Write a fitted estimator; an old file stays whole until the new one is."""
+    """Write a fitted estimator; an old file is replaced by a complete new one."""
     kept = {key: value for key, value in settings.items() if key not in _LEFT_OUT}
     arguments, own = describe(kept, "settings")
     spec, arrays = describe(fitted, "fitted")
@@ -66,7 +66,7 @@ def load(path: str | os.PathLike) -> tuple[dict[str, Any], Fitted]:
 
 
 def _checked(fitted: Any) -> Fitted:
-    """The fitted model of a file, whose arrays are 64-bit floats."""
+    """The fitted model of a file; a `ModelFileError` if it is none, or not float64."""
     if not isinstance(fitted, Fitted):
         raise ModelFileError(f"it holds a {type(fitted).__name__}.")
     for leaf in jax.tree.leaves((fitted.model, fitted.q, fitted.std)):

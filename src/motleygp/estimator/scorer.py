@@ -47,8 +47,8 @@ class Scorer(Predictor):
     ) -> dict[str, float]:
         """Minus the mean log density of the observed values, per output.
 
-        In the user's units or, with `standardized`, in those of the model, as papers
-        report it: for a real output, less by the logarithm of its scale.
+        It is in the user's units or, with `standardized`, in those of the model, as in
+        papers: for a real output, lower by the logarithm of its scale.
         """
         scored = self._scored(X, Y, exposure)
         scores = {name: metrics.nlpd(p, y) for name, p, y in scored}
@@ -60,8 +60,8 @@ class Scorer(Predictor):
     def marginal_nlpd(
         self, X: Any, Y: Any, *, exposure: Any = None
     ) -> dict[str, float]:
-        """`nlpd` of the constant fits, which do not look at the inputs: the baseline
-        beside which a score can be judged."""
+        """`nlpd` of the constant fits, which ignore the inputs: the baseline for every
+        score."""
         fitted = self._checked_fit()
         observed = door.new_observations(fitted, X, Y, exposure=exposure)
         scores = {}
@@ -76,7 +76,7 @@ class Scorer(Predictor):
         return -float(np.mean(list(self.nlpd(X, Y, exposure=exposure).values())))
 
     def elbo(self, X: Any, Y: Any, *, exposure: Any = None) -> float:
-        """The bound on log p(Y) of these data, full batch, in the user's units."""
+        """The full-batch bound on log p(Y) of these data, in the user's units."""
         fitted = self._checked_fit()
         observed = door.new_observations(fitted, X, Y, exposure=exposure)
         data = observed.dataset(fitted.scaling)

@@ -1,4 +1,4 @@
-"""The estimator's arguments: their checks, and the objects behind the names."""
+"""The estimator's arguments: their checks, and the objects that they name."""
 
 import dataclasses
 import functools as ft
@@ -18,13 +18,13 @@ _CHOICES: dict[str, tuple] = {
     "preset": (None, "paper"),
     "offset": ("marginal", "zero"),
 }
-# Starting values beyond those of theta: entries of `MotleyGP.parameters()`.
+# Entries of `MotleyGP.parameters()` beyond theta that `start` may have.
 _STARTABLE = ("q_mean", "q_cov", "output_shift", "output_scale", "jitter")
 _COUNTS = ("num_inducing", "max_iter", "batch_size", "restarts", "num_latents")
 
 
 def check(given: Mapping[str, Any]) -> None:
-    """A `ValueError` that names the first argument that breaks its rule."""
+    """Raise a `ValueError` that names the first invalid argument."""
     prior = priors.get(given["prior"], given["inducing"])
     known_kernels = prior.kernels or tuple(kernels.BY_NAME)
     _check_among("kernel", given["kernel"], known_kernels)
@@ -78,7 +78,7 @@ def _check_numbers(given: Mapping[str, Any]) -> None:
 
 
 def _check_parameters(given: Mapping[str, Any]) -> None:
-    """The names in `fixed` and in `start`."""
+    """Check the names in `fixed` and `start`."""
     theta = parameter_names(given)
     fixed, start = given["fixed"], given["start"]
     if isinstance(fixed, str) or not isinstance(fixed, Iterable):
@@ -138,7 +138,7 @@ def start(
 
 
 def started_units(values: Mapping[str, Any] | None, scaling: Scaling) -> Scaling:
-    """The scaling with the outputs' units that `start` gives, if it does."""
+    """The scaling, with the units of the outputs in `start` if it has them."""
     for name, field in (("output_shift", "y_shift"), ("output_scale", "y_scale")):
         if name in (values or {}):
             value = np.array((values or {})[name], dtype=float)
@@ -161,7 +161,7 @@ def _begin_at(
     data: Dataset,
     likelihoods: Sequence[AbstractLikelihood],
 ) -> tuple[Model, Posterior | None]:
-    """A drawn start with some values given, and some parts of theta held fixed."""
+    """A drawn start with some given values, and with some parts of theta fixed."""
     model, q = inner(rng, data, likelihoods)
     model, q = begun_at(model, q, scaling, names, values)
     return with_fixed(model, {*fixed, *model.fixed}), q

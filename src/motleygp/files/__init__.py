@@ -1,1 +1,1 @@
-"""Files that keep models and runs, without pickle."""
+"""Files of models and checkpoints, without pickle."""

@@ -2,7 +2,7 @@
 
 A file is a plain [safetensors](https://huggingface.co/docs/safetensors) file, so other
 tools can open it. Reading a file runs no code from it: there is no pickle. The metadata
-of the safetensors file has four entries, all of them texts:
+of the safetensors file has four entries, all of them strings:
 
 | entry | value |
 | --- | --- |
@@ -11,9 +11,9 @@ of the safetensors file has four entries, all of them texts:
 | `header` | the header, a JSON object |
 | `sha256` | the SHA-256 digest of the header and the arrays, in hexadecimal digits |
 
-The digest is taken of the text `json.dumps([header, [[name, dtype, shape], ...]])`,
-where `header` is the text of that entry and each `dtype` is a name such as `float64`,
-and then of the bytes of each array, little-endian and row by row. The arrays are in
+The digest covers the text `json.dumps([header, [[name, dtype, shape], ...]])`, where
+`header` is the string of that entry and each `dtype` is a name such as `float64`, and
+then the bytes of each array, little-endian and row by row. The arrays are in
 alphabetical order of their names both times.
 """
 
@@ -105,10 +105,10 @@ def _header_text(header: Mapping[str, Any]) -> str:
 
 
 def _check_keys(value: Any) -> None:
-    """Refuse keys such as 1 and None, which `json.dumps` turns into texts."""
+    """Refuse keys such as 1 and None, which `json.dumps` turns into strings."""
     if isinstance(value, Mapping):
         if not all(isinstance(key, str) for key in value):
-            raise TypeError("a key that is not a text")
+            raise TypeError("a key that is not a string")
         value = list(value.values())
     if isinstance(value, list | tuple):
         for item in value:
@@ -195,7 +195,7 @@ def _array(file: safetensors.safe_open, name: str) -> np.ndarray:
     if kind not in _DTYPES:
         types = ", ".join(_DTYPES)
         raise ModelFileError(f"has an array of type {kind}; it must be one of {types}.")
-    # The array of safetensors is a view of a buffer. A copy owns its memory.
+    # safetensors returns a view of a buffer; a copy owns its memory.
     return np.array(file.get_tensor(name))
 
 
@@ -217,7 +217,7 @@ def replace(path: str | os.PathLike, *parts: bytes) -> None:
     # A symbolic link stays, and its target is replaced, as with a plain `open`.
     place = os.path.realpath(name)
     folder = os.path.dirname(place)
-    # It does not contain the name of the file, which may have the greatest length.
+    # Without the name of the file, which may have the greatest length allowed.
     temporary = os.path.join(folder, f".motleygp-{secrets.token_hex(16)}.tmp")
     try:
         old = _permissions(place)
@@ -265,7 +265,7 @@ def _permissions(place: str) -> int | None:
 def _sync_folder(folder: str) -> None:
     """Sync the new name to disk, where the system can.
 
-    Without it, a power cut may bring back the old file, which is whole too.
+    Without this, a power cut may bring back the old file, which is whole too.
     """
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)

@@ -1,8 +1,7 @@
 """Trees as named arrays, and frozen modules as a description and named arrays.
 
-Nothing here knows a particular class. A module is described by its kind and name
-(`motleygp.named`) and its fields, so a class defined elsewhere is kept as those of the
-library are.
+No class is special here. A module is described by its kind and name (`motleygp.named`)
+and its fields, so a class defined elsewhere is saved like the library's own.
 """
 
 import contextlib
@@ -18,17 +17,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
+from motleygp.files.fields import check_fields
 from motleygp.files.modelfile import ModelFileError
 from motleygp.named import Named, known
 
 _SPECIAL = {"inf": np.inf, "-inf": -np.inf, "nan": np.nan}
 
 
-# Leaves of a tree by their place in it.
+# Trees.
 
 
 def named_leaves(tree: PyTree, prefix: str) -> dict[str, np.ndarray]:
-    """The arrays of a tree by their place in it."""
+    """The arrays of a tree by their path in it."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
     return {
         _place(prefix, path): np.asarray(_raw(leaf))
@@ -38,9 +38,9 @@ def named_leaves(tree: PyTree, prefix: str) -> dict[str, np.ndarray]:
 
 
 def filled(tree: PyTree, arrays: Mapping[str, np.ndarray], prefix: str) -> Any:
-    """The tree with its arrays replaced by those of `named_leaves`.
+    """`tree` with its arrays replaced by `arrays`, named as by `named_leaves`.
 
-    A `ModelFileError` where one is absent, or has another shape or type.
+    Raises a `ModelFileError` if an array is absent or has another shape or type.
     """
 
     def one(path: tuple, leaf: Any) -> Any:
@@ -73,7 +73,7 @@ def _is_array(leaf: Any) -> bool:
 
 
 def _raw(leaf: Any) -> Any:
-    """A random key as its numbers; anything else as it is."""
+    """The numbers of a random key; any other leaf as it is."""
     return jax.random.key_data(leaf) if _is_key(leaf) else leaf
 
 
@@ -89,11 +89,11 @@ def _place(prefix: str, path: tuple) -> str:
 
 
 def describe(value: Any, place: str) -> tuple[Any, dict[str, np.ndarray]]:
-    """A JSON description of a value, and its arrays by their place.
+    """A JSON description of a value, and its arrays by their place in it.
 
-    A value is made of named modules, dicts with text keys, tuples, lists, arrays,
-    numbers, texts, bools and None; `restored` is the inverse, except that a list
-    becomes a tuple.
+    A value is made of named modules, dicts with string keys, tuples, lists, arrays,
+    numbers, strings, paths, bools and None. `restored` is the inverse, except that a
+    list becomes a tuple and a path a string.
     """
     arrays: dict[str, np.ndarray] = {}
 
@@ -104,10 +104,9 @@ def describe(value: Any, place: str) -> tuple[Any, dict[str, np.ndarray]]:
             arrays[place] = np.asarray(value)
             return {"array" if isinstance(value, jax.Array) else "numpy": place}
         if isinstance(value, Named):
-            fields = dataclasses.fields(value)
-            own = {
-                f.name: one(getattr(value, f.name), f"{place}.{f.name}") for f in fields
-            }
+            _check_named(value, place)
+            names = [field.name for field in dataclasses.fields(value)]
+            own = {name: one(getattr(value, name), f"{place}.{name}") for name in names}
             return {"is": [value.kind, value.name], "fields": own}
         if isinstance(value, Mapping):
             return {"dict": {k: one(v, f"{place}.{k}") for k, v in value.items()}}
@@ -118,8 +117,17 @@ def describe(value: Any, place: str) -> tuple[Any, dict[str, np.ndarray]]:
     return one(value, place), arrays
 
 
+def _check_named(value: Named, place: str) -> None:
+    """Refuse a class that inherits its name: a file would restore its parent."""
+    if known(value.kind).get(value.name) is not type(value):
+        raise ValueError(
+            f"`{place}` must be of a class with a `name` of its own to be kept in a "
+            f"file; got {type(value).__name__}."
+        )
+
+
 def plain(value: Any, place: str = "a value") -> Any:
-    """A number, text or path as JSON has it."""
+    """A number, string, path, bool or None in a form for JSON."""
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, os.PathLike):
@@ -131,15 +139,15 @@ def plain(value: Any, place: str = "a value") -> Any:
     if isinstance(value, float | np.floating):
         return float(value) if np.isfinite(value) else {"float": str(float(value))}
     raise ValueError(
-        f"`{place}` must be data to be kept in a file: a number, a text, an array, or "
+        f"`{place}` must be data that a file can hold: a number, a string, an array or "
         f"an object of a named class; got {type(value).__name__}."
     )
 
 
 def restored(spec: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    """The value that `describe` has described.
+    """The value with this description and these arrays: the inverse of `describe`.
 
-    The classes' own checks run; a `ModelFileError` names a class that is not known.
+    The classes' own checks run. A `ModelFileError` names a class that is not known.
     """
     if isinstance(spec, list):
         return tuple(restored(entry, arrays) for entry in spec)
@@ -165,13 +173,14 @@ def restored(spec: Any, arrays: Mapping[str, np.ndarray]) -> Any:
 
 
 def _assembled(cls: type[Named], fields: Mapping[str, Any]) -> Named:
-    """A module with these fields; its `__init__` may take other arguments."""
+    """Build a module from its fields; its `__init__` may take other arguments."""
     names = {field.name for field in dataclasses.fields(cls)}
     if set(fields) != names:
         raise ModelFileError(
             f"{cls.name!r} must have the fields {', '.join(sorted(names))}; "
             f"got {', '.join(sorted(fields))}."
         )
+    check_fields(cls, fields)
     module = object.__new__(cls)
     for name, value in fields.items():
         object.__setattr__(module, name, value)

@@ -1,4 +1,4 @@
-"""Checks of inputs and values, which name the first entry that breaks a rule."""
+"""Checks of inputs and values; errors name the first entry that breaks a rule."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ def checked_inputs(x: np.ndarray, *, name: str = "X") -> np.ndarray:
     if x.ndim != 2:
         raise ValueError(
             f"`{name}` must have shape (N, P); got {x.shape}. Reshape your data: "
-            "X[:, None] makes a column of a vector, X[None] a row."
+            "X[:, None] turns a vector into a column, X[None] into a row."
         )
     for number, what in zip(x.shape, ("sample", "feature"), strict=True):
         if not number:
@@ -20,7 +20,7 @@ def checked_inputs(x: np.ndarray, *, name: str = "X") -> np.ndarray:
                 f"`{name}` must have rows and columns; got 0 {what}(s) "
                 f"(shape={x.shape}) while a minimum of 1 is required."
             )
-    # By hand: scikit-learn's message names neither the row nor the column.
+    # Checked here: scikit-learn's message names neither the row nor the column.
     bad = np.argwhere(~np.isfinite(x))
     if len(bad):
         row, column = bad[0]
@@ -46,7 +46,7 @@ def checked_values(
 
 
 def check_support(name: str, y: np.ndarray, likelihood: AbstractLikelihood) -> None:
-    """A `ValueError` that names the first observed value outside the support."""
+    """Raise a `ValueError` that names the first observed value outside the support."""
     rows = np.flatnonzero(~np.isnan(y))
     outside = rows[~likelihood.in_support(y[rows])]
     if len(outside):
@@ -58,7 +58,7 @@ def check_support(name: str, y: np.ndarray, likelihood: AbstractLikelihood) -> N
 
 
 def check_varies(name: str, y: np.ndarray) -> None:
-    """A `ValueError` for an output that has nothing to learn: no two values differ."""
+    """Raise a `ValueError` for an output whose observed values do not vary."""
     known = y[~np.isnan(y)]
     if not len(known):
         raise ValueError(f"output {name!r} must have observed values; got none.")

@@ -1,14 +1,14 @@
-"""Conditioning on outputs that were observed at the rows to be predicted.
+"""Conditioning on outputs that were observed at the rows to predict.
 
-At one row the functions are f ~ N(m_0, S_0), and some outputs are seen. The posterior
-is approximated by the N(m, S) that maximises
+At one row the functions are f ~ N(m_0, S_0), and some outputs are observed. The
+posterior of f is approximated by the N(m, S) that maximises
 
     sum_d E[log p(y_d | f_d)] - KL[N(m, S) || N(m_0, S_0)],
 
 whose optimum has S^-1 = S_0^-1 + diag(lambda) and S^-1 m = S_0^-1 m_0 + eta. A natural
 gradient step of length b moves (lambda, eta) towards (-2 g_v, g_m - 2 g_v m), with g_m
 and g_v the derivatives of the expected log likelihood in the means and variances of f.
-For real outputs of known noise the first step of length 1 is exact.
+For Gaussian outputs of known noise, the first step is exact; its length is 1.
 """
 
 import warnings
@@ -24,7 +24,7 @@ from jaxtyping import Array, Float
 from motleygp.likelihoods import AbstractLikelihood
 
 _MAX_STEPS = 200
-# Steps end when no row's bound gains more than this, in nats.
+# The steps end when no row's bound gains more than this, in nats.
 _ENOUGH = 1e-8
 _SHORTEST = 2.0**-50
 
@@ -45,9 +45,9 @@ class _Gaussian(NamedTuple):
 
 
 class Observed(NamedTuple):
-    """One output that was seen in some rows: its likelihood, its functions among all J,
-    its values as the likelihood sees them (NaN where not seen), and the log exposure of
-    each row."""
+    """An output observed in some rows: its likelihood, its functions among all J, its
+    values in the model's units (NaN where missing), and the log exposure of each
+    row."""
 
     likelihood: AbstractLikelihood
     functions: tuple[int, ...]
@@ -55,13 +55,13 @@ class Observed(NamedTuple):
     log_exposure: Float[np.ndarray, " N"]
 
 
-@np.errstate(over="ignore", invalid="ignore")  # a step that overflows is not taken
+@np.errstate(over="ignore", invalid="ignore")  # a step that overflows is rejected
 def condition(
     mean: Float[np.ndarray, "J N"],
     cov: Float[np.ndarray, "N J J"],
     outputs: Sequence[Observed],
 ) -> tuple[Float[np.ndarray, "J N"], Float[np.ndarray, "J N"]]:
-    """Means and variances of all functions given the outputs that were seen."""
+    """Means and variances of all functions, given the observed outputs."""
     start = mean.T
     sites = _Sites(np.zeros_like(start), np.zeros_like(start))
     length = np.ones(len(start))
@@ -99,8 +99,10 @@ def _where(rows: np.ndarray, new: np.ndarray, old: np.ndarray) -> np.ndarray:
 
 
 def _posterior(start: np.ndarray, cov: np.ndarray, sites: _Sites) -> _Gaussian:
-    """With R = diag(lambda)^1/2 and B = I + R S_0 R: S = S_0 - S_0 R B^-1 R S_0, which
-    also holds where S_0 is singular; and with r = eta - lambda m_0, m = m_0 + S r,
+    """N(m, S) of each row, and its KL.
+
+    With R = diag(lambda)^1/2 and B = I + R S_0 R, S = S_0 - S_0 R B^-1 R S_0, which
+    also holds for a singular S_0; with r = eta - lambda m_0, m = m_0 + S r and
 
         2 KL = log |B| - tr(lambda S) + (m - m_0)^T (r - lambda (m - m_0)).
     """
@@ -121,7 +123,7 @@ def _posterior(start: np.ndarray, cov: np.ndarray, sites: _Sites) -> _Gaussian:
 
 
 def _terms(outputs: Sequence[Observed], now: _Gaussian) -> tuple[np.ndarray, _Sites]:
-    """The expected log likelihood of each row, and the sites that it asks for."""
+    """The expected log likelihood of each row, and the sites of a step of length 1."""
     total = np.zeros(len(now.mean))
     precision, shift = np.zeros_like(now.mean), np.zeros_like(now.mean)
     for likelihood, functions, y, log_exposure in outputs:
@@ -129,13 +131,13 @@ def _terms(outputs: Sequence[Observed], now: _Gaussian) -> tuple[np.ndarray, _Si
         seen = ~np.isnan(y)
         mean, var = now.mean[:, own].T.copy(), now.var[:, own].T
         mean[0] += log_exposure
-        # A stand-in where there is nothing to score, so that one program serves all.
+        # A stand-in for missing values, so that one program serves all rows.
         y = np.where(seen, y, y[seen][0] if seen.any() else 0.0)
         value, g_mean, g_var = (
             np.asarray(a)
             for a in _expected_log_prob(likelihood, *map(jnp.asarray, (y, mean, var)))
         )
-        # Where log p is not concave the site would have a negative precision.
+        # Where log p is not concave, the precision of the site would be negative.
         own_precision = np.where(seen, np.maximum(-2.0 * g_var, 0.0), 0.0)
         total += np.where(seen, value, 0.0)
         precision[:, own] = own_precision.T

@@ -1,4 +1,4 @@
-"""Observations as the bound sees them: blocks of rows shared by some outputs."""
+"""Observations in the form that the bound takes: blocks of rows shared by outputs."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,11 +20,10 @@ from motleygp.numerics.sharing import once_each, one_object
 class Block(eqx.Module):
     """Rows of inputs, and the outputs that were all observed there.
 
-    Outputs with the same rows share a block, and so share their projections; an
-    output with inputs or missing values of its own has a block of its own.
-    `total` is how many rows the block has in the full data. `weight` says how often
-    each value counts, once by default; `log_exposure` is added to the log rate of
-    outputs that count over periods of their own.
+    Outputs with the same rows share a block, and so share their projections; an output
+    with its own inputs or missing values has its own block. `total` is the number of
+    rows of the block in the full data. `weight` multiplies the log likelihood of each
+    value, by default 1; `log_exposure` is added to the log rate of counts.
     """
 
     x: Float[Array, "N P"]
@@ -36,15 +35,15 @@ class Block(eqx.Module):
 
     @property
     def scale(self) -> float:
-        """What a sum over these rows is multiplied by to stand for the full sum."""
+        """The factor that makes a sum over these rows an estimate of the full sum."""
         return self.total / self.x.shape[0]
 
     def take(self, rows: Int[Array, " B"]) -> "Block":
-        """A minibatch: some of the rows, standing for all."""
+        """A minibatch: some of the rows, which stand for all of them."""
         return self._some(rows, self.total)
 
     def part(self, rows: np.ndarray | slice) -> "Block":
-        """Some of the rows, standing for themselves alone."""
+        """Some of the rows, which stand only for themselves."""
         return self._some(rows, len(self.x[rows]))
 
     def _some(self, rows: Any, total: int) -> "Block":
@@ -70,7 +69,7 @@ def make_dataset(
 ) -> Dataset:
     """Check one (x, y) pair per output, and gather the outputs that share rows.
 
-    A row whose y is NaN is left out, for that output alone. `weights` and `exposures`
+    A row whose y is NaN is left out for that output only. `weights` and `exposures`
     have one vector per output, as long as its y.
     """
     names = [f"y{d}" for d in range(len(ys))] if names is None else list(names)
@@ -89,11 +88,11 @@ def checked_pairs(
     """Checked inputs and values of each output; equal inputs become one object."""
     if not len(xs) == len(ys) == len(likelihoods) == len(names):
         raise ValueError(
-            "there must be one x, one y, one likelihood and one name per output; got "
+            "`xs`, `ys`, `likelihoods` and `names` must have one entry per output; got "
             f"{len(xs)}, {len(ys)}, {len(likelihoods)} and {len(names)}."
         )
     if not ys:
-        raise ValueError("at least one output is needed; got none.")
+        raise ValueError("`ys` must have at least one output; got none.")
     checked = one_object(once_each(checked_inputs, xs))
     for name, x in zip(names, checked, strict=True):
         if x.shape[1] != checked[0].shape[1]:
@@ -115,8 +114,8 @@ def gather(
     weights: Sequence[np.ndarray] | None = None,
     exposures: Sequence[np.ndarray] | None = None,
 ) -> Dataset:
-    """Blocks of the outputs that have the same object for inputs and the same rows
-    observed; an output without observed values is in none."""
+    """Blocks of the outputs with the same input object and the same observed rows; an
+    output without observed values is in no block."""
     seen = [~np.isnan(y) for y in ys]
     gathered: dict[tuple[int, bytes], list[int]] = {}
     for d, own in enumerate(seen):
@@ -142,7 +141,7 @@ def gather(
 def hold_out(
     rng: np.random.Generator, data: Dataset, fraction: float
 ) -> tuple[Dataset, Dataset]:
-    """The data in two: what is left, and a random `fraction` of each block's rows."""
+    """Split off a random `fraction` of each block's rows: the rest, and these rows."""
     left, held = [], []
     for block in data:
         order = rng.permutation(block.total)

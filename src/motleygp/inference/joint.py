@@ -1,4 +1,4 @@
-"""The parameter functions jointly: across inputs, and across functions at one input."""
+"""Joint moments and draws of the parameter functions, across inputs and functions."""
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,8 @@ def draw_functions(
 ) -> Float[Array, "num J N"]:
     """Draws from q(f) of all functions at all rows of x, offsets included.
 
-    One Cholesky factor of all the columns of each group: for a few thousand rows.
+    It factorises the covariance matrix of all columns of each group: for a few thousand
+    rows at most.
     """
     prior = model.prior
     num_columns = prior.columns_per_row * x.shape[0]
@@ -44,7 +45,7 @@ def row_moments(
     """Means of all functions, offsets included, and their covariances row by row."""
     prior, one = model.prior, x[:1]
     sites = everywhere(x, prior.num_functions)
-    # f is linear in the columns: mixing each alone says what it adds.
+    # f is linear in the columns, so mixing unit columns gives what each one adds.
     size = len(q.mean) * prior.columns_per_row
     units = jnp.eye(size, dtype=x.dtype).reshape(size, len(q.mean), -1)
     added = jax.vmap(lambda c: _mixed(prior, one, c)[:, 0])(units)
@@ -54,7 +55,8 @@ def row_moments(
         k = prior.covariances(group, sites)
         basis, _ = whitened_columns(k.uu, k.ug, prior.jitter)
         explained = product(half, basis)
-        # A row's own columns covary alike in every row: the processes are stationary.
+        # The columns of one row have the same covariances in every row: the processes
+        # are stationary.
         cov = prior.column_covariance(group, one) - _in_rows(basis, len(x))
         cov = cov + _in_rows(explained, len(x))
         f_mean = jnp.einsum("cj,cn->jn", added, (mean @ basis).reshape(-1, len(x)))
@@ -65,7 +67,7 @@ def row_moments(
 
 
 def _in_rows(a: Float[Array, "M C"], num_rows: int) -> Float[Array, "N c c"]:
-    """A^T A between the columns of each row; rows run fastest."""
+    """A^T A among the columns of each row; rows run fastest."""
     columns = a.reshape(a.shape[0], -1, num_rows)
     return jnp.einsum("mcn,mdn->ncd", columns, columns)
 
@@ -73,7 +75,7 @@ def _in_rows(a: Float[Array, "M C"], num_rows: int) -> Float[Array, "N c c"]:
 def _mixed(
     prior: AbstractPrior, x: Float[Array, "N P"], columns: Float[Array, "G C"]
 ) -> Float[Array, "J N"]:
-    """The functions that these values of the columns make."""
+    """The functions for these values of the columns."""
     sites = everywhere(x, prior.num_functions)
     ((f, _),) = prior.mix(sites, columns, jnp.zeros_like(columns))
     return f

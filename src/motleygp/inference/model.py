@@ -22,7 +22,7 @@ class Model(Named):
     **Arguments:**
 
     - `prior`: the joint Gaussian over the J parameter functions.
-    - `offset`: the constant mean of each function; a vector of zeros has none.
+    - `offset`: the constant mean of each function.
     - `likelihoods`: one per output; their functions add up to J.
     - `fixed`: the names of parameters that are not learned, such as "lengthscale" or
       "offset": see `parameter_names`.
@@ -41,24 +41,24 @@ class Model(Named):
         found = (self.prior.num_functions, *jnp.shape(self.offset))
         if found != (total, total):
             raise ValueError(
-                f"`prior` and `offset` must have {total} functions, as the likelihoods "
-                f"have; got {found[0]} and an offset of shape {found[1:]}."
+                f"`prior` and `offset` must have {total} functions, as many as the "
+                f"likelihoods; got {found[0]} and an offset of shape {found[1:]}."
             )
         self.prior.check_shapes()
 
     @property
     def blocks(self) -> tuple[tuple[int, ...], ...]:
-        """The parameter functions of each output, by their place among all J."""
+        """The parameter functions of each output, by their index among all J."""
         ends = it.accumulate((p.num_functions for p in self.likelihoods), initial=0)
         return tuple(tuple(range(a, b)) for a, b in it.pairwise(ends))
 
 
-# The one entry of `fixed` that stands for all parameters.
+# The entry of `fixed` that stands for all parameters.
 _EVERYTHING = "everything"
 
 
 def _owners(model: Model) -> Sequence[Named]:
-    """The parts of the model that have parameters of their own."""
+    """The parts of the model that have their own parameters."""
     return (model.prior, model.prior.kernel, *model.likelihoods)
 
 
@@ -100,5 +100,5 @@ def with_fixed(model: Model, names: Collection[str]) -> Model:
 
 
 def all_fixed(model: Model) -> Model:
-    """The same model with nothing left to learn but q(u)."""
+    """The same model with all parameters fixed, so that only q(u) is learned."""
     return Model(model.prior, model.offset, model.likelihoods, fixed=(_EVERYTHING,))

@@ -2,13 +2,13 @@
 
     ELBO = sum_d (N_d / B_d) sum_n E_q(f)[log p(y_dn | f)] - sum_g KL[q(u_g) || p(u_g)]
 
-`gradients` makes all of them in one pass, without differentiating through q(u): with
-g_m and g_v the derivatives of the likelihood terms in the mean and variance of f,
+`gradients` computes all gradients in one pass, without differentiating through q(u):
+with g_m and g_v the derivatives of the likelihood terms in the mean and variance of f,
 
     dF/dm = sum_n B_n g_m,n + m,    2 dF/dV + V^-1 = I + 2 sum_n B_n g_v,n B_n^T
 
-for F = -ELBO in the whitened variable, B the whitened projections, and theta's
-gradient is the same (g_m, g_v) pulled back through the projections.
+for F = -ELBO in the whitened variable, with B the whitened projections. The gradient of
+theta is the same (g_m, g_v) pulled back through the projections.
 """
 
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ from motleygp.likelihoods import AbstractLikelihood
 from motleygp.numerics.linalg import inverse_lower, over_groups, solve_lower
 from motleygp.priors import AbstractPrior, Sites, everywhere, join, pick
 
-# Columns of a group per evaluation of a bound on all of the data.
+# Columns of a group per evaluation, when the bound is on all of the data.
 _COLUMNS = 8192
 
 
@@ -77,7 +77,7 @@ def _moments(model: Model, q: Posterior, sites: Sites) -> tuple[SpanMoments, ...
 
 
 def full_elbo(model: Model, q: Posterior, data: Dataset) -> float:
-    """The bound on all of the data, some rows at a time to bound the memory."""
+    """The bound on all of the data, some rows at a time to limit the memory."""
     total = -float(jnp.sum(_kl_to_prior(q)))
     for part in _parts(model.prior, data):
         total += float(jnp.sum(_data_terms(model, q, part)))
@@ -93,7 +93,7 @@ def held_out_nlpd(model: Model, q: Posterior, data: Dataset) -> Float[Array, " D
 
 
 def _total_weights(data: Dataset) -> Float[Array, " D"]:
-    """How many observed values each output has, or what their weights sum to."""
+    """The number of observed values of each output, or the sum of their weights."""
     totals = {
         d: jnp.asarray(float(block.total))
         if block.weight is None
@@ -105,7 +105,7 @@ def _total_weights(data: Dataset) -> Float[Array, " D"]:
 
 
 def _parts(prior: AbstractPrior, data: Dataset) -> Iterator[Dataset]:
-    """Some rows of every block at a time, which stand for themselves alone."""
+    """Some rows of every block at a time, which stand only for themselves."""
     size = max(1, _COLUMNS // (len(data) * prior.columns_per_row))
     for start in range(0, max(block.total for block in data), size):
         rows = slice(start, start + size)
@@ -138,7 +138,8 @@ def _log_predictives(model: Model, q: Posterior, data: Dataset) -> Float[Array, 
 def _exposed(block: Block, mean: Array, places: Any) -> Array:
     """The means of some outputs' functions, (..., L, N), log exposure included.
 
-    It is added to the first function, the log rate; it is 0 where nothing is counted.
+    It is added to the first function, the log rate; it is 0 for outputs that are not
+    counts.
     """
     if block.log_exposure is None:
         return mean
@@ -146,7 +147,7 @@ def _exposed(block: Block, mean: Array, places: Any) -> Array:
 
 
 def _weighted(block: Block, terms: Array, places: Any) -> Array:
-    """Terms of some outputs, (..., N), as often as they count."""
+    """Terms of some outputs, (..., N), times their weights."""
     return terms if block.weight is None else terms * block.weight[places]
 
 
@@ -158,8 +159,8 @@ def gradients(
 ) -> tuple[Terms, Gradients]:
     """The bound's parts and the gradients of minus the bound.
 
-    With `base` it takes the place of p(u): what earlier rows left behind, when new ones
-    come without them.
+    `base`, if given, takes the place of p(u): it is the q(u) of earlier rows that are
+    not in `data`.
     """
     sites = _sites(model, data)
 
@@ -209,12 +210,12 @@ def gradients(
 def unwhitened_gradients(
     model: Model, q: Posterior, data: Dataset
 ) -> tuple[Terms, Gradients]:
-    """The same for a q(u) of the inducing values themselves, held fixed, as the paper
-    holds it: a change of theta then changes the whitened q as well.
+    """`gradients` for a q(u) of the inducing values themselves, as in the paper.
 
-    With v = L^-1 u, theta's gradient has the further part that comes through
-    (L^-1 m, L^-1 V L^-T), and q's terms are those of v mapped back:
-    dF/dm = L^-T dF/dm_v, target = L^-T target_v L^-1.
+    q(u) is held fixed, so a change of theta changes the whitened q too. With
+    v = L^-1 u, the gradient of theta has a further part through (L^-1 m, L^-1 V L^-T),
+    and the terms of q are those of v mapped back: dF/dm = L^-T dF/dm_v,
+    target = L^-T target_v L^-1.
     """
     prior, fixed = eqx.partition(model.prior, eqx.is_inexact_array)
     moments, pull, factor = jax.vjp(
@@ -259,8 +260,8 @@ def _natural_terms(
     g_var: Float[Array, "G C"],
     base: Posterior | None,
 ) -> NaturalTerms:
-    """The data's part, and that of N(m_0, P_0^-1): P_0 (m - m_0) and P_0, which are m
-    and I where it is p(u)."""
+    """The terms of the data plus those of the base N(m_0, P_0^-1), P_0 (m - m_0) and
+    P_0, which are m and I for p(u)."""
 
     def one_group(basis: Array, g_mean: Array, g_var: Array) -> NaturalTerms:
         return NaturalTerms(basis @ g_mean, 2.0 * (basis * g_var[None, :]) @ basis.T)
@@ -286,7 +287,7 @@ def _mix(
 
 
 def _sites(model: Model, data: Dataset) -> Sites:
-    """Each block's rows, wanted for the functions of its outputs."""
+    """The rows of each block, with the functions of its outputs."""
     blocks = model.blocks
     return join(
         [(block.x, sum((blocks[d] for d in block.outputs), ())) for block in data]
@@ -298,11 +299,11 @@ def expected_log_lik(
     moments: tuple[SpanMoments, ...],
     data: Dataset,
 ) -> Float[Array, " D"]:
-    """Each output's scaled sum of E[log p(y | f)], zero for those not in `data`.
+    """Each output's scaled sum of E[log p(y | f)], zero for outputs not in `data`.
 
-    `moments` are those of each block's functions, in the order of its outputs. Outputs
-    of one type in one block go through one call, so that forty such outputs make no
-    larger a program than one.
+    `moments` has the moments of each block's functions, in the order of its outputs.
+    Outputs of one type in one block share one call, so that the program for forty of
+    them is no larger than for one.
     """
     values: dict[int, Array] = {}
     for block, own in zip(data, moments, strict=True):
@@ -329,7 +330,7 @@ def expected_log_lik(
 def _alike(
     likelihoods: tuple[AbstractLikelihood, ...], outputs: tuple[int, ...]
 ) -> list[list[int]]:
-    """The outputs gathered by type of likelihood and its settings."""
+    """The outputs grouped by the type and settings of their likelihoods."""
     kinds: dict[object, list[int]] = {}
     for d in outputs:
         kinds.setdefault(jax.tree.structure(likelihoods[d]), []).append(d)

@@ -13,8 +13,7 @@ from motleygp.numerics.sharing import once_each
 
 
 class Observations(NamedTuple):
-    """One entry per output: its inputs, its values (NaN where missing), how often they
-    count, and the exposure over which they were counted.
+    """The inputs, values (NaN where missing), weights and exposures of each output.
 
     Outputs that share their inputs have the same object in `xs`.
     """
@@ -31,7 +30,7 @@ class Observations(NamedTuple):
         return all(x is self.xs[0] for x in self.xs)
 
     def distinct_inputs(self) -> list[np.ndarray]:
-        """The inputs of all outputs, shared ones once."""
+        """The inputs of all outputs, without repetitions of shared inputs."""
         return list({id(x): x for x in self.xs}.values())
 
     def input_range(self) -> np.ndarray:
@@ -49,7 +48,7 @@ class Observations(NamedTuple):
         return self.exposures[d]
 
     def dataset(self, scaling: Scaling) -> Dataset:
-        """The data as the model sees them; outputs without values are left out."""
+        """The data in the model's units; outputs without values are left out."""
         data = gather(
             once_each(scaling.inputs, self.xs),
             scaling.outputs(self.ys),
@@ -71,19 +70,13 @@ def observe(
     exposures: Sequence[np.ndarray] | None = None,
     complete: bool = False,
 ) -> Observations:
-    """Checked observations; every output must have values that vary where they are to
-    be `complete`."""
+    """Checked observations; if `complete`, every output must have varying values."""
     checked, values = checked_pairs(xs, ys, likelihoods, names)
-    for d, (name, y) in enumerate(zip(names, values, strict=True)):
-        if complete:
-            check_varies(name, y)
+    for d, name in enumerate(names):
         if weights is not None:
-            own = weights[d][~np.isnan(y)]
-            if len(own) and not own.any():
-                raise ValueError(
-                    f"`sample_weight` must be above 0 for some observed value of "
-                    f"{name!r}; every weight is zero."
-                )
+            values[d] = _of_weight(name, values[d], weights[d])
+        if complete:
+            check_varies(name, values[d])
     return Observations(
         list(names),
         checked,
@@ -93,10 +86,21 @@ def observe(
     )
 
 
+def _of_weight(name: str, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """The values, NaN where the weight is 0, as if missing."""
+    own = weight[~np.isnan(y)]
+    if len(own) and not own.any():
+        raise ValueError(
+            f"`sample_weight` must be above 0 for some observed value of {name!r}; "
+            "every weight is zero."
+        )
+    return np.where(weight > 0, y, np.nan)
+
+
 def check_exposed(
     given: Any, names: Sequence[str], likelihoods: Sequence[AbstractLikelihood]
 ) -> None:
-    """A `ValueError` for an exposure of outputs that count nothing."""
+    """Raise a `ValueError` for an exposure of outputs that are not counts."""
     counts = {
         name: likelihood.counts
         for name, likelihood in zip(names, likelihoods, strict=True)
@@ -105,7 +109,7 @@ def check_exposed(
     wrong = [name for name in named if name in counts and not counts[name]]
     if wrong or not any(counts.values()):
         raise ValueError(
-            "`exposure` must belong to outputs that count, such as poisson; got "
+            "`exposure` must be for outputs that are counts, such as poisson; got "
             f"{wrong[0] if wrong else ', '.join(names)!r}."
         )
 
@@ -113,7 +117,7 @@ def check_exposed(
 def exposed(
     exposures: Sequence[np.ndarray], likelihoods: Sequence[AbstractLikelihood]
 ) -> list[np.ndarray]:
-    """The exposure of each row of each output: 1 for outputs that count nothing."""
+    """The exposure of each row of each output: 1 for outputs that are not counts."""
     if any((column <= 0).any() for column in exposures):
         raise ValueError("`exposure` must be above 0; got 0.")
     return [

@@ -22,15 +22,15 @@ from motleygp.numerics.linalg import cholesky
 
 _unwhiten, _whiten = eqx.filter_jit(unwhiten), eqx.filter_jit(whiten)
 _prior_factors = eqx.filter_jit(prior_factors)
-# Entries that follow from others, or are units: none is a part of the model.
+# Entries that are derived from others or are units, and so not part of a start.
 _DERIVED = ("jitter", "output_shift", "output_scale")
 
 
 def to_arrays(
     model: Model, q: Posterior, scaling: Scaling, names: Sequence[str]
 ) -> dict[str, Any]:
-    """All parameters of the model by name: constrained, unwhitened, and in the user's
-    units where they are places or distances among the inputs."""
+    """All parameters of the model by name: constrained, unwhitened, and with positions
+    and distances of inputs in the user's units."""
     mean, cov = _unwhiten(model.prior, q)
     return theta_arrays(model, scaling, names) | {
         "jitter": np.asarray(_prior_factors(model.prior)[1]),
@@ -44,7 +44,7 @@ def to_arrays(
 def theta_arrays(
     model: Model, scaling: Scaling, names: Sequence[str]
 ) -> dict[str, Any]:
-    """The part of `to_arrays` that is theta.
+    """The entries of `to_arrays` that belong to theta.
 
     A parameter of likelihoods, such as the noise, is a dict by output.
     """
@@ -62,9 +62,9 @@ def theta_arrays(
 def replaced(
     model: Model, current: Mapping[str, Any], new: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """`current` with some entries replaced, or a `ValueError` that says what is wrong.
+    """`current` with the entries of `new`; a `ValueError` names an entry that is wrong.
 
-    The jitter follows from the kernel: it may be given as it is, but not changed.
+    The jitter follows from the kernel: it may be given unchanged, but not set.
     """
     for name, value in new.items():
         if name not in current:
@@ -137,7 +137,7 @@ def with_theta(
 def _with_own(
     likelihood: AbstractLikelihood, output: str, values: Mapping[str, Any]
 ) -> AbstractLikelihood:
-    """A likelihood with its own parameters from those of all outputs."""
+    """The likelihood of one output with its own parameters from `values`."""
     own = likelihood.parameters()
     if not own:
         return likelihood
@@ -156,8 +156,8 @@ def begun_at(
     names: Sequence[str],
     values: Mapping[str, Any],
 ) -> tuple[Model, Posterior | None]:
-    """A start with some entries of `to_arrays` given. `q` is that of the inducing
-    values themselves, or `None` for the prior."""
+    """A start with some entries of `to_arrays` replaced by `values`. `q` is over the
+    inducing values themselves, or `None` for the prior."""
     num_groups, num_inducing = model.prior.inducing.shape[:2]
     wanted = {
         "q_mean": np.zeros((num_groups, num_inducing)),
@@ -167,7 +167,7 @@ def begun_at(
     arrays = replaced(model, theta_arrays(model, scaling, names) | wanted, new)
     model = with_theta(model, scaling, names, arrays)
     if ("q_mean" in new) != ("q_cov" in new):
-        raise ValueError("`start` must have both of `q_mean` and `q_cov`, or neither.")
+        raise ValueError("`start` must have both `q_mean` and `q_cov`, or neither.")
     if "q_mean" in new:
         factor = jnp.stack([cholesky(jnp.asarray(v)) for v in arrays["q_cov"]])
         q = from_factor(jnp.asarray(arrays["q_mean"]), factor)

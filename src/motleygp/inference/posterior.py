@@ -30,8 +30,8 @@ class Posterior(Named):
 
     H is triangular: the inverse of the precision's Cholesky factor, or the transposed
     factor of V. A step adds to the precision and factorises it once; everything else
-    wants V only through H, by products. Make one with `from_precision` or
-    `from_factor`; inside `over_groups` it is one group's.
+    uses V only through products with H. Make one with `from_precision` or
+    `from_factor`; inside `over_groups` it holds one group.
     """
 
     kind: ClassVar[str] = "posterior"
@@ -47,7 +47,7 @@ class Posterior(Named):
 
 
 class NaturalTerms(NamedTuple):
-    """What a natural-gradient step on q(u) needs, F being minus the bound.
+    """The terms of a natural-gradient step on q(u), where F is minus the bound.
 
     `gradient` is dF/dm. `target` is V^-1 + 2 dF/dV = I + 2 sum_n B_n g_v,n B_n^T: the
     precision at which dF/dV would vanish, so a step of length b moves the precision
@@ -81,7 +81,7 @@ def from_factor(mean: Float[Array, "G M"], factor: Float[Array, "G M M"]) -> Pos
 
 
 class Columns(eqx.Module):
-    """Moments of each group's columns under q, and what they were made from.
+    """Moments of each group's columns under q, with the basis and jitter behind them.
 
     `basis` is B_g = L_g^-1 K_ug: the columns' means are B_g^T mean_g.
     """
@@ -126,7 +126,7 @@ def group_divergence(new: Posterior, old: Posterior) -> Scalar:
 
 
 def project(prior: AbstractPrior, q: Posterior, sites: Sites) -> Columns:
-    """Each group's columns at the sites: B^T m and k - B^T B + B^T V B."""
+    """Moments of each group's columns at the sites: B^T m and k - B^T B + B^T V B."""
 
     def one_group(
         group: PyTree, mean: Float[Array, " M"], half: Float[Array, "M M"]
@@ -134,7 +134,7 @@ def project(prior: AbstractPrior, q: Posterior, sites: Sites) -> Columns:
         k = prior.covariances(group, sites)
         basis, jitter = whitened_columns(k.uu, k.ug, prior.jitter)
         # The prior's residual variance is a difference, which rounding must not make
-        # negative; B^T V B = |H B|^2.
+        # negative; the diagonal of B^T V B is |H B|^2.
         remaining = jnp.maximum(k.gg - jnp.sum(basis**2, axis=0), 0.0)
         explained = jnp.sum(product(half, basis) ** 2, axis=0)
         return Columns(mean @ basis, remaining + explained, basis, jitter)
@@ -149,8 +149,8 @@ def project_jointly(
     half: Float[Array, "M M"],
     x: Float[Array, "N P"],
 ) -> tuple[Float[Array, " C"], Float[Array, "C C"]]:
-    """One group's columns, every function at every x: their means, and all of their
-    covariances K - B^T B + B^T V B."""
+    """The means of one group's columns at every x, and all of their covariances
+    K - B^T B + B^T V B."""
     k = prior.covariances(group, everywhere(x, prior.num_functions))
     basis, _ = whitened_columns(k.uu, k.ug, prior.jitter)
     explained = product(half, basis)

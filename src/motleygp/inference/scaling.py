@@ -1,4 +1,4 @@
-"""Conversion between the user's units and those of the model."""
+"""Conversion between the user's units and the model's."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -11,7 +11,7 @@ from motleygp.named import Named
 
 
 class Scaling(Named):
-    """Shift and scale of each input column and of each output; 0 and 1 for none.
+    """The shift and scale of each input column and each output; 0 and 1 for none.
 
     The model sees (x - x_shift) / x_scale, and (y - y_shift) / y_scale of real outputs.
     """
@@ -25,15 +25,15 @@ class Scaling(Named):
     y_scale: Float[np.ndarray, " D"]
 
     def inputs(self, x: np.ndarray) -> np.ndarray:
-        """x as the model sees it; columns run along the last axis."""
+        """x in the model's units; columns run along the last axis."""
         return (x - self.x_shift) / self.x_scale
 
     def outputs(self, ys: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Each output as the model sees it."""
+        """Each output in the model's units."""
         return [self.output(d, y) for d, y in enumerate(ys)]
 
     def output(self, d: int, y: np.ndarray) -> np.ndarray:
-        """Output d as the model sees it."""
+        """Output d in the model's units."""
         return (np.asarray(y, dtype=float) - self.y_shift[d]) / self.y_scale[d]
 
 
@@ -53,9 +53,9 @@ def standardising(
     likelihoods: Sequence[AbstractLikelihood],
     names: Sequence[str],
 ) -> Scaling:
-    """Inputs, and outputs that are real, to mean 0 and standard deviation 1.
+    """The scaling of inputs and real outputs to mean 0 and standard deviation 1.
 
-    A `ValueError` names an output whose spread overflows.
+    Raises a `ValueError` for an output whose mean or spread overflows.
     """
     rows = np.concatenate(xs)
     spread = rows.std(axis=0)

@@ -17,16 +17,19 @@ KernelT = TypeVar("KernelT", bound="AbstractKernel")
 class AbstractKernel(Named):
     """k(x, x') of one latent process, or of a stack of them.
 
-    A kernel is plain data. Its arrays may carry a leading axis with one entry per
-    latent process; `take` picks from it, and `__call__` and `diagonal` see one process.
+    A kernel is plain data. Its arrays may have a leading axis with one entry per latent
+    process; `take` selects from it, and `__call__` and `diagonal` take one process.
 
-    A new kernel has a `name`, defines `__call__`, `diagonal`, `lengthscale` and
-    `with_lengthscale`, and can be built from length-scales alone, or overrides `start`.
-    Parameters beyond the length-scales are listed in `parts`, and in `parameters` and
-    `with_parameters`.
+    A new kernel has a `name` and defines `__call__`, `diagonal`, `lengthscale` and
+    `with_lengthscale`. Its constructor takes the length-scales; otherwise it overrides
+    `start`. Every parameter is listed in `parts`, and parameters beyond the
+    length-scales in `parameters` and `with_parameters` too.
     """
 
     kind: ClassVar[str] = "kernel"
+    distances: ClassVar[tuple[str, ...]] = ("lengthscale",)
+    """Its parameters that are distances between inputs, and so positive; their last
+    axis runs over the inputs."""
 
     @abc.abstractmethod
     def __call__(
@@ -45,7 +48,7 @@ class AbstractKernel(Named):
 
     @abc.abstractmethod
     def with_lengthscale(self, lengthscale: ArrayLike) -> "AbstractKernel":
-        """The same kernel with other length-scales."""
+        """The same kernel with new length-scales."""
 
     @classmethod
     def start(cls, lengthscale: Float[np.ndarray, "Q P"]) -> "AbstractKernel":
@@ -62,6 +65,6 @@ class AbstractKernel(Named):
         return self.with_lengthscale(values["lengthscale"])
 
     def take(self: KernelT, index: Sequence[int]) -> KernelT:
-        """The stack of the processes in `index`, with repetitions."""
+        """The stack of the processes in `index`, which may repeat."""
         rows = np.asarray(index)
         return jax.tree.map(lambda leaf: leaf[rows], self)

@@ -37,12 +37,12 @@ def eq_values(
 ) -> Float[Array, "M B N"]:
     """exp(-1/2 sum_p (z_mp - x_np)^2 / square_bp), for B sets of squared length-scales.
 
-    `x` is one set of rows for all of them, or one for each.
+    `x` is one set of rows for all B, or one set for each.
 
     The exponent is one matrix product, of (z, z^2, 1) and (-2 x / square, 1 / square,
     sum x^2 / square), both sides centred as in `squared_distance`. The derivative is
-    written out: products with z and x alone, where that of the forward pass would
-    build everything B times.
+    written out and needs only products with z and x; differentiating the forward pass
+    would build everything B times.
     """
     return _eq_forward(z, x, square)[0]
 
@@ -68,8 +68,8 @@ def _eq_forward(z: Array, x: Array, square: Array) -> tuple[Array, tuple]:
 
 
 def _eq_backward(saved: tuple, cotangent: Array) -> tuple[Array, Array, Array]:
-    """With w = -cotangent * value / 2 the derivative in the squared distances, a sum of
-    w (z - x) is z times a sum of w less the product w x, and so for the squares."""
+    """With w = -cotangent * value / 2, the derivative in the squared distances,
+    sum w (z - x) = z sum w - w x, and likewise for the squares."""
     z, x, inverse, value = saved
     w = -0.5 * cotangent * value
     in_z, in_x = jnp.sum(w, axis=2), jnp.sum(w, axis=0)

@@ -1,4 +1,4 @@
-"""Kernels of a distance that is measured in length-scales."""
+"""Kernels of the distance in units of the length-scales."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -15,8 +15,8 @@ from motleygp.kernels._base import AbstractKernel
 class AbstractStationary(AbstractKernel):
     """A kernel of unit variance with one length-scale per input.
 
-    A new one has a `name` and defines `__call__`, with the length-scales in
-    `self.lengthscale`. Training moves their logarithms.
+    A new one has a `name` and defines `__call__` from `self.lengthscale`. Training
+    moves the logarithms of the length-scales.
     """
 
     parts: ClassVar[Mapping[str, str]] = MappingProxyType(

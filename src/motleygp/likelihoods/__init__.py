@@ -1,4 +1,4 @@
-"""Likelihoods p(y | f): one output's statistical type."""
+"""Likelihoods p(y | f), the statistical types of outputs."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -22,11 +22,14 @@ BY_NAME: Mapping[str, type[AbstractLikelihood]] = known("likelihood")
 
 
 def get(likelihood: Any) -> AbstractLikelihood:
-    """A likelihood by its name, or the object itself."""
+    """The likelihood of this name; a likelihood is returned as it is."""
     if isinstance(likelihood, AbstractLikelihood):
         return likelihood
-    if not isinstance(likelihood, str) or likelihood.lower() not in BY_NAME:
+    found: Any = None
+    if isinstance(likelihood, str):
+        found = BY_NAME.get(likelihood) or BY_NAME.get(likelihood.lower())
+    if found is None:
         raise ValueError(
             f"no likelihood is named {likelihood!r}; known: {', '.join(BY_NAME)}."
         )
-    return BY_NAME[likelihood.lower()]()  # pyright: ignore[reportCallIssue]
+    return found()

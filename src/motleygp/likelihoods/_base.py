@@ -19,14 +19,14 @@ from motleygp.numerics.quadrature import (
     tensor_weights,
 )
 
-# Rules for prediction, where time matters less, by the number of functions.
+# Nodes for prediction, where time matters less, by the number of functions.
 _MOMENT_NODES = {1: 64, 2: 32}
 _DENSITY_NODES = {1: 64, 2: 20}
-# For the cdf, which is a step in f where the likelihood is narrow. Two functions have
-# numbers of nodes without a common divisor, so that steps along f_1 - f_2 fall between.
+# Nodes for the cdf, which is a step in f where the likelihood is narrow. For two
+# functions the numbers have no common divisor: steps in f_1 - f_2 fall between nodes.
 _CDF_NODES = {1: (512,), 2: (48, 31)}
 _CDF_WEIGHT = 1e-12
-# A file may ask for any number of nodes, and a tensor grid has their square.
+# A file may ask for any number of nodes, and a two-dimensional rule squares it.
 _MOST_NODES = 1000
 
 
@@ -36,11 +36,11 @@ class AbstractLikelihood(Named):
     Every method is elementwise over observations: y has shape (*N), and f, or the mean
     and variance of independent Gaussians f, has shape (L, *N). A new likelihood has a
     `name` and the class variables below, and defines `log_prob`, the conditional
-    moments, `cdf`, `sample`, `in_support` and `from_line`; `AbstractReal` has the last
-    two and most class variables for real numbers. Everything else has a default, by
-    quadrature where it is an integral, which closed forms may replace. A likelihood
-    with parameters of its own lists them in `parts`, `parameters` and
-    `with_parameters`.
+    moments, `cdf`, `sample`, `in_support` and `from_line`; for real numbers,
+    `AbstractReal` provides the last two, `conditional_mean` and most class variables.
+    Everything else has a default; closed forms may replace the integrals, which are by
+    quadrature for L <= 2. A likelihood with its own parameters lists them in `parts`,
+    `parameters` and `with_parameters`.
     """
 
     kind: ClassVar[str] = "likelihood"
@@ -59,7 +59,7 @@ class AbstractLikelihood(Named):
     """Whether y is 0 or 1, and its mean the probability of 1."""
 
     num_nodes: int = eqx.field(static=True, default=20, kw_only=True)
-    """Gauss-Hermite nodes of a two-dimensional rule, per dimension."""
+    """Gauss-Hermite nodes per dimension of a product rule."""
 
     def __check_init__(self) -> None:
         if not 1 <= self.num_nodes <= _MOST_NODES:
@@ -70,7 +70,7 @@ class AbstractLikelihood(Named):
 
     @classmethod
     def claims(cls, y: np.ndarray, column: str) -> str | None:
-        """Why `outputs="auto"` should take this likelihood for an output, or `None`.
+        """The reason to take this likelihood under `outputs="auto"`, or `None`.
 
         `y` holds the observed values, sorted; `column` is "bool", "integer" or "real".
         The library's own likelihoods claim nothing: the rules of `tables.infer` choose
@@ -86,17 +86,17 @@ class AbstractLikelihood(Named):
 
     @property
     def num_nodes_1d(self) -> int:
-        """One-dimensional rules are cheap: they take three times the nodes."""
+        """Nodes of a one-dimensional rule, which is cheap: three times `num_nodes`."""
         return 3 * self.num_nodes
 
-    # Its own parameters.
+    # The likelihood's own parameters.
 
     def trainable(self) -> PyTree:
-        """A filter: True at the likelihood's own arrays that are learned."""
+        """A filter that is True at the likelihood's own learned arrays."""
         return jax.tree.map(eqx.is_inexact_array, self)
 
     def in_units(self, scale: float) -> "AbstractLikelihood":
-        """The likelihood of y / scale: its parameters in the unit of y change."""
+        """The likelihood of y / scale, with its parameters converted."""
         del scale
         return self
 
@@ -107,13 +107,13 @@ class AbstractLikelihood(Named):
     def with_parameters(self, values: Mapping[str, float]) -> "AbstractLikelihood":
         """The same likelihood with all of its `parameters` replaced.
 
-        A `ValueError` names a value outside its constraints.
+        Raises a `ValueError` for a value outside its constraints.
         """
         del values
         return self
 
     def at_start(self) -> "AbstractLikelihood":
-        """The likelihood at the start of training, from that of the constant fit."""
+        """The likelihood at the start of training, from the constant fit `self`."""
         return self
 
     # The density.
@@ -173,7 +173,7 @@ class AbstractLikelihood(Named):
 
         return log_expect_exp(log_prob, mean, var, _DENSITY_NODES[self.num_functions])
 
-    # NumPy: what users ask of a predictive distribution.
+    # Predictive distributions in NumPy.
 
     @abc.abstractmethod
     def cdf(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
@@ -185,11 +185,11 @@ class AbstractLikelihood(Named):
 
     @abc.abstractmethod
     def in_support(self, y: np.ndarray) -> np.ndarray:
-        """Whether each value may occur."""
+        """Whether each value lies in the support."""
 
     @abc.abstractmethod
     def from_line(self, t: np.ndarray) -> np.ndarray:
-        """An increasing map of the real line onto the support's interior."""
+        """A non-decreasing map of the real line onto the range of the support."""
 
     def predictive_cdf(
         self, y: np.ndarray, mean: np.ndarray, var: np.ndarray
@@ -197,12 +197,12 @@ class AbstractLikelihood(Named):
         """P(Y <= y) = E[P(Y <= y | f)]."""
         rules = [dense_rule(n) for n in _CDF_NODES[self.num_functions]]
         weights = tensor_weights(rules).ravel()
-        # The corners of a grid of two functions weigh nothing: a third of its nodes.
+        # The corners of a two-dimensional grid, a quarter of its nodes, weigh nothing.
         kept = weights > _CDF_WEIGHT
         grid = np.meshgrid(*[nodes for nodes, _ in rules], indexing="ij")
         z = np.stack([axis.ravel()[kept] for axis in grid])
-        # NumPy throughout: root finding asks for ever other numbers of rows, and JAX
-        # would compile for each.
+        # NumPy throughout: root finding varies the number of rows, and JAX would
+        # compile anew for each.
         z = z.reshape((z.shape[0],) + (1,) * (mean.ndim - 1) + (-1,))
         f = mean[..., None] + np.sqrt(var)[..., None] * z
         return self.cdf(y[..., None], f) @ (weights[kept] / weights[kept].sum())
@@ -210,22 +210,23 @@ class AbstractLikelihood(Named):
     def predictive_crps(
         self, y: np.ndarray, mean: np.ndarray, var: np.ndarray
     ) -> np.ndarray | None:
-        """The CRPS of each y where there is a closed form; `None` otherwise."""
+        """The CRPS of each y if it has a closed form; `None` otherwise."""
         del y, mean, var
         return None
 
     # The constant fit: the baseline of every score and the start of the offsets.
 
     def moment_fit(self, y: np.ndarray) -> np.ndarray:
-        """A constant f, of shape (L,), that roughly fits the marginal of y: the start
-        of the constant fit. Zero by default."""
+        """A constant f, of shape (L,), that roughly fits the marginal of y; zero by
+        default. It is the start of the constant fit."""
         del y
         return np.zeros(self.num_functions)
 
     def constant_fit(self, y: np.ndarray) -> tuple["AbstractLikelihood", np.ndarray]:
-        """The constant f that maximises sum_n log p(y_n | f), by quasi-Newton.
+        """The likelihood, and the constant f that maximises sum_n log p(y_n | f).
 
-        The likelihood is returned too, with its own parameters fitted if it has any.
+        The default searches for f by quasi-Newton. A likelihood with its own parameters
+        overrides it to fit them too.
         """
         observed = jnp.asarray(y, dtype=float)
         result = scipy.optimize.minimize(
@@ -243,7 +244,7 @@ def _constant_loss(
     return np.asarray(value), np.asarray(gradient)
 
 
-# One function for all fits, so that outputs of one kind compile it once.
+# One function for all fits, so that it compiles once for outputs of one kind.
 @eqx.filter_jit
 def _constant_loss_and_gradient(
     likelihood: AbstractLikelihood, f: Array, y: Array
@@ -262,9 +263,10 @@ def _stack(f: tuple[Array, ...]) -> Array:
 def fit_constant(
     likelihood: AbstractLikelihood, y: np.ndarray, exposure: np.ndarray | None = None
 ) -> tuple[AbstractLikelihood, np.ndarray]:
-    """The constant fit to the observed values of y, NaN where they are missing.
+    """The constant fit to the observed values of y, which is NaN where missing.
 
-    With an exposure, the constant is the log rate of one unit: sum y / sum e.
+    For counts with an exposure e, the first constant is the log rate per unit of
+    exposure: log(sum y / sum e).
     """
     known = ~np.isnan(y)
     fitted, f = likelihood.constant_fit(y[known])

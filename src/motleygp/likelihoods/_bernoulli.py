@@ -24,7 +24,7 @@ class Bernoulli(AbstractLikelihood):
         return -jax.nn.softplus((1.0 - 2.0 * y) * f[0])
 
     def expected_log_prob(self, y: Array, mean: Array, var: Array) -> Array:
-        # The sign flips the mean alone: N(m, v) is symmetric.
+        # N(m, v) is symmetric, so the sign flips only the mean.
         return -expect(
             jax.nn.softplus, (1.0 - 2.0 * y) * mean[0], var[0], self.num_nodes_1d
         )

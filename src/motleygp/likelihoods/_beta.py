@@ -23,8 +23,8 @@ class Beta(AbstractLikelihood):
         log p = a [s(f_2 - f_1) + log y] + b [s(f_1 - f_2) + log(1 - y)]
                 + r(a) + r(b) - r(a + b) - log y - log(1 - y),
 
-    minus a + b times the divergence of (y, 1 - y) from (a, b) / (a + b), and terms
-    that grow like log a: nothing large cancels.
+    where the first line is -(a + b) KL[(a, b) / (a + b) || (y, 1 - y)] and r grows like
+    a logarithm: nothing large cancels.
     """
 
     name: ClassVar[str] = "beta"
@@ -39,15 +39,15 @@ class Beta(AbstractLikelihood):
             stirling_remainder(a) + stirling_remainder(b) - stirling_remainder(a + b)
         )
         divergence = a * (softplus(-d) + log_y) + b * (softplus(d) + log_1_y)
-        # It is never positive; rounding, times a + b, would make it so beyond 1e16.
+        # It is never positive, but rounding would make it so for a + b beyond 1e16.
         divergence = jnp.minimum(divergence, 0.0)
         return divergence + remainders - log_y - log_1_y
 
     def expected_log_prob(self, y: Array, mean: Array, var: Array) -> Array:
         log_y, log_1_y = jnp.log(y), jnp.log1p(-y)
         a, b = jnp.exp(mean + 0.5 * var)
-        # E[exp(f) h(f)] = E[exp f] E[h(f + v)]: the weight a moves the mean, and what
-        # is left depends on the difference of two Gaussians alone.
+        # E[exp(f) h(f)] = E[exp f] E[h(f + v)]: the weight a moves the mean, and the
+        # rest depends only on the difference of two Gaussians.
         d, spread = mean[0] - mean[1], var[0] + var[1]
         in_a = expect(softplus, -d - var[0], spread, self.num_nodes_1d)
         in_b = expect(softplus, d - var[1], spread, self.num_nodes_1d)

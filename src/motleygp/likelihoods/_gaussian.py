@@ -25,7 +25,7 @@ def _log_normal(y: Array, mean: Array, log_variance: Array) -> Array:
 
 
 class Gaussian(AbstractReal):
-    """y ~ N(f, noise^2), the noise a standard deviation, learned unless `fixed`."""
+    """y ~ N(f, noise^2); `noise` is a standard deviation, learned unless `fixed`."""
 
     name: ClassVar[str] = "gaussian"
     parts: ClassVar[Mapping[str, str]] = MappingProxyType({"noise": "log_noise"})
@@ -63,7 +63,7 @@ class Gaussian(AbstractReal):
         return self._with_log_noise(jnp.log(noise))
 
     def at_start(self) -> "Gaussian":
-        # The constant fit calls everything noise; half of it is left for the function.
+        # The constant fit takes all variation for noise; half is left for the function.
         if self.fixed:
             return self
         return self._with_log_noise(self.log_noise - jnp.log(2.0))
@@ -120,7 +120,7 @@ class Gaussian(AbstractReal):
 
 
 class HetGaussian(AbstractReal):
-    """y ~ N(f_1, exp f_2): the noise variance has a function of its own."""
+    """y ~ N(f_1, exp f_2): the noise variance has its own function."""
 
     name: ClassVar[str] = "hetgaussian"
     functions: ClassVar[tuple[str, ...]] = ("mean", "log variance")
@@ -141,7 +141,7 @@ class HetGaussian(AbstractReal):
         return mean[0], var[0] + jnp.exp(mean[1] + 0.5 * var[1])
 
     def log_predictive(self, y: Array, mean: Array, var: Array) -> Array:
-        # f_1 integrates in closed form: only the variance's function is left.
+        # f_1 integrates in closed form; only f_2 needs quadrature.
         def log_prob(f: Array) -> Array:
             extra = (1,) * (f.ndim - y.ndim)
             a, m, v = (t.reshape(t.shape + extra) for t in (y, mean[0], var[0]))
@@ -155,7 +155,7 @@ class HetGaussian(AbstractReal):
     def predictive_cdf(
         self, y: np.ndarray, mean: np.ndarray, var: np.ndarray
     ) -> np.ndarray:
-        # Given f_2 the cdf is closed, and smooth in f_2.
+        # Given f_2, the cdf has a closed form that is smooth in f_2.
         nodes, weights = hermite_rule(self.num_nodes_1d, trim=True)
         f = mean[1][..., None] + np.sqrt(var[1])[..., None] * nodes
         std = np.sqrt(var[0][..., None] + np.exp(f))

@@ -22,7 +22,7 @@ class Poisson(AbstractLikelihood):
     counts: ClassVar[bool] = True
 
     def log_prob(self, y: Array, f: Array) -> Array:
-        # With t = f - log y: -y (exp t - 1 - t) - log y and a remainder; as for Gamma,
+        # With t = f - log y: log p = -y (exp t - 1 - t) + r(y) - log y. As for Gamma,
         # nothing large cancels.
         count = jnp.maximum(y, 1.0)
         t = f[0] - jnp.log(count)
@@ -49,7 +49,7 @@ class Poisson(AbstractLikelihood):
         return np.where(y < 0, 0.0, upper)
 
     def sample(self, rng: np.random.Generator, f: np.ndarray) -> np.ndarray:
-        # NumPy draws rates up to 2^63; beyond 1e15 a normal is the same to 1e-8.
+        # NumPy draws for rates up to 2^63; beyond 1e15, a normal agrees to 1e-8.
         rate = np.exp(f[0])
         small = rng.poisson(np.minimum(rate, 1e15)).astype(float)
         normal = np.round(rate + np.sqrt(rate) * rng.standard_normal(rate.shape))

@@ -11,7 +11,7 @@ from motleygp.likelihoods._base import AbstractLikelihood
 class AbstractReal(AbstractLikelihood):
     """p(y | f) of a real number, which may be shifted and scaled freely.
 
-    The first function is its mean, unless a likelihood says otherwise.
+    The first function is its mean, unless a subclass overrides `conditional_mean`.
     """
 
     support: ClassVar[str] = "a real number"

@@ -1,1 +1,1 @@
-"""Numbers: factorisations, quadrature and special functions."""
+"""Numerical methods: factorisations, quadrature and special functions."""

@@ -1,4 +1,4 @@
-"""Many rows in chunks: the memory of an evaluation does not grow with its rows."""
+"""Evaluation in chunks of rows, so that its memory does not grow with their number."""
 
 from collections.abc import Callable, Iterable
 
@@ -10,7 +10,7 @@ _CHUNK_ROWS = 2048
 
 
 def chunks(total: int, rows: int = _CHUNK_ROWS) -> list[slice]:
-    """The rows in pieces of equal size, except for the last."""
+    """Slices of equal size, except for the last, that cover all rows."""
     starts = range(0, total, rows)
     return [slice(start, min(start + rows, total)) for start in starts]
 
@@ -20,7 +20,7 @@ def in_chunks(
     *arrays: np.ndarray,
     watch: Callable[[list[slice]], Iterable[slice]] = iter,
 ) -> np.ndarray:
-    """`fn` of some rows at a time, joined; rows run along the last axis.
+    """Apply `fn` to the rows chunk by chunk and join; rows run along the last axis.
 
     The last chunk is padded with its first row, so that one program serves all chunks.
     `watch` iterates over the chunks and may show progress.

@@ -1,9 +1,9 @@
-"""Factorisations and solves: the only module that calls LAPACK.
+"""Factorisations and solves in JAX, which call LAPACK on a CPU.
 
 On a CPU, XLA splits a *batch* of LAPACK calls over the thread pool that it blocks at
-the same time; two batches in flight wait for one another for ever. So nothing here is
-batched on a CPU: `over_groups` takes the groups one after the other there, and all at
-once on any other device.
+the same time; two batches in flight then wait for each other for ever. So nothing here
+is batched on a CPU: `over_groups` takes the groups one after the other there, and all
+at once on any other device.
 """
 
 import functools as ft
@@ -25,10 +25,10 @@ _LEAF = 40
 
 
 def over_groups(fn: Callable[..., Any], *stacked: PyTree) -> Any:
-    """`fn` of each group: vmap over the leading axis, one group at a time on a CPU.
+    """Apply `fn` to each group: by vmap, or one group at a time on a CPU.
 
-    The choice is made when the program is lowered for a device, not from a setting,
-    so it holds wherever the arrays live.
+    Groups run along the leading axis. The choice is made when the program is lowered
+    for a device, so it fits the device that holds the arrays.
     """
 
     def one_at_a_time(*args: PyTree) -> Any:
@@ -48,8 +48,8 @@ def transposed_product(
 ) -> Float[Array, "N M"]:
     """a^T b.
 
-    XLA's fast matrix product on a CPU is not used when the left side is transposed;
-    the barrier keeps the compiler from folding the transposition into the product
+    On a CPU, XLA does not use its fast matrix product when the left side is transposed.
+    The barrier keeps the compiler from folding the transposition into the product
     (three times faster at 80 x 80).
     """
     return jax.lax.optimization_barrier(a.T) @ b
@@ -101,8 +101,9 @@ def jittered_cholesky(
 ) -> tuple[Float[Array, "M M"], Scalar]:
     """The factor of `matrix` + jitter I, and the jitter.
 
-    The jitter is `base` times the mean of the diagonal; where that does not suffice it
-    grows tenfold until it does, up to about 1e-2; then the factor is NaN.
+    The jitter is `base` times the mean of the diagonal. If that does not suffice, it
+    grows tenfold until it does, up to about 1e-2 times the mean. If that is not enough
+    either, the factor is NaN.
     """
     return _jittered(matrix, base)
 
@@ -119,8 +120,9 @@ def _jittered(
 
     def failed(carry: tuple[Scalar, Float[Array, "M M"]]) -> Array:
         relative, lower = carry
-        # A failed factorisation is NaN in its whole lower half, so one entry tells.
-        # A tenth of the limit, and room for rounding: the next step is tenfold.
+        # A failed factorisation is NaN in its whole lower half: one entry is enough.
+        # The next step is tenfold, so it starts from a tenth of the limit at most, with
+        # room for rounding.
         return (relative < 0.2 * _MAX_JITTER) & ~jnp.isfinite(lower[-1, -1])
 
     def raise_tenfold(
@@ -136,9 +138,9 @@ def _jittered(
 
 @_jittered.defjvp
 def _jittered_jvp(base: float, primals: tuple, tangents: tuple) -> tuple:
-    """dL = L Phi(L^-1 dK L^-T), Phi the lower half with half the diagonal.
+    """dL = L Phi(L^-1 dK L^-T), where Phi takes the lower half with half the diagonal.
 
-    The jitter moves with the diagonal's mean; the tenfold steps are constants.
+    The jitter moves with the mean of the diagonal; the tenfold steps are constants.
     """
     (matrix,), (tangent,) = primals, tangents
     lower, jitter = _jittered(matrix, base)
@@ -161,8 +163,8 @@ def whitened_columns(
 ) -> tuple[Float[Array, "M C"], Scalar]:
     """L^-1 `ug` with L the jittered factor of `uu`, and the jitter.
 
-    The derivative is written out: composing those of the factor and of the solve
-    costs half as much again.
+    The derivative is written out: composing the derivatives of the factor and of the
+    solve costs half as much again.
     """
     return _whitened(uu, ug, base)
 
@@ -181,10 +183,10 @@ def _whitened_forward(uu: Array, ug: Array, base: float) -> tuple:
 
 
 def _whitened_backward(base: float, saved: tuple, cotangents: tuple) -> tuple:
-    """ug' = L^-T B', uu' = -L^-T Phi(B' B^T) L^-1, a prime marking a cotangent.
+    """ug' = L^-T B' and uu' = -L^-T Phi(B' B^T) L^-1, where a prime marks a cotangent.
 
-    From L' = -tril(ug' B^T) and the rule K' = L^-T Phi(L^T L') L^-1: the upper half
-    that tril drops stays upper under L^T, so Phi does not see it.
+    This follows from L' = -tril(ug' B^T) and the rule K' = L^-T Phi(L^T L') L^-1: the
+    upper half that tril drops stays upper under L^T, so Phi ignores it.
     """
     del base
     inverse, basis, relative = saved

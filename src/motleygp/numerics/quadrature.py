@@ -9,16 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-# Below this a variance is rounding error; the floor keeps d sqrt(v)/dv finite.
+# A variance below this is rounding error; the floor keeps d sqrt(v)/dv finite.
 _TINY_VARIANCE = 1e-18
 _TRIMMED_WEIGHT = 1e-12
 _DENSE_REACH = 7.0
-# The search for a mode: steps, their cap, and the multiples of a step that are tried.
+# The search for a mode: the steps, their cap, and the multiples of a step to try.
 _NUM_NEWTON = 14
 _MAX_NEWTON_STEP = 20.0
 _MULTIPLES = np.array([8.0, 2.5, 1.0, 0.25, 0.03])
-# The outer grid of a two-dimensional integral, from its centre: how far it reaches the
-# first time, in standard deviations of q, and the second, in those of the integrand.
+# The outer grid of a two-dimensional integral, relative to its centre, and its reach:
+# in standard deviations of q in the first pass, of the integrand in the second.
 _GRID = np.linspace(-1.0, 1.0, 65)
 _REACHES = np.array([14.0, 9.0])
 
@@ -30,9 +30,9 @@ Rule = tuple[np.ndarray, np.ndarray]
 def hermite_rule(num_nodes: int, *, trim: bool = False) -> Rule:
     """Nodes z_i and weights w_i with E[h(z)] = sum_i w_i h(z_i) for z ~ N(0, 1).
 
-    Exact for polynomials of degree up to 2 num_nodes - 1. With `trim` the outermost
-    nodes, whose weights add up to less than 1e-11, are left out: almost half of 60
-    nodes. For an h that grows no faster than a power of z nothing is lost.
+    Exact for polynomials of degree up to 2 num_nodes - 1. `trim` leaves out the
+    outermost nodes, whose weights sum to less than 1e-11: almost half of 60 nodes.
+    Nothing is lost for an h that grows no faster than a power of z.
     """
     nodes, weights = np.polynomial.hermite_e.hermegauss(num_nodes)
     weights = weights / weights.sum()
@@ -42,7 +42,7 @@ def hermite_rule(num_nodes: int, *, trim: bool = False) -> Rule:
 
 @ft.cache
 def dense_rule(num_nodes: int) -> Rule:
-    """Evenly spaced nodes for z ~ N(0, 1): for integrands with steps in them.
+    """Evenly spaced nodes and their weights for z ~ N(0, 1), for integrands with steps.
 
     The trapezoid rule resolves a step as wide as the spacing of its nodes, and is as
     good as Gauss-Hermite where the integrand is smooth.
@@ -66,7 +66,8 @@ def expect(
     var: Float[Array, "*N"],
     num_nodes: int,
 ) -> Float[Array, "*N"]:
-    """E[fn(f)] for f ~ N(mean, var); `fn` is elementwise, of at most power growth."""
+    """E[fn(f)] for f ~ N(mean, var); `fn` is elementwise and grows like a power of f at
+    most."""
     rule = hermite_rule(num_nodes, trim=True)
     return fn(nodes_at(mean, var, rule)) @ jnp.asarray(rule[1])
 
@@ -113,11 +114,11 @@ def log_expect_exp(
     """log E[exp(log_fn(f))] for f ~ N(mean, diag var), L <= 2.
 
     `log_fn` is elementwise and takes arrays with further axes at the end. A likelihood
-    may be far narrower than q(f), or lie in its tail, where a rule placed on q(f) sees
-    nothing of it. So a one-dimensional rule is placed on the Gaussian that Laplace's
-    method fits to exp(log_fn) q (Liu and Pierce, 1994), and the ratio is integrated. Of
-    two functions, the one of smaller variance is integrated outside, on an even grid
-    that a coarse one has placed.
+    may be far narrower than q(f), or lie in its tail, where a rule placed on q(f) would
+    miss it. So a one-dimensional rule is placed on the Gaussian that Laplace's method
+    fits to exp(log_fn) q (Liu and Pierce, 1994), and the ratio is integrated. With two
+    functions, the outer integral is over the one of smaller variance, on an even grid
+    that a coarser grid has placed.
     """
     var = jnp.maximum(var, _TINY_VARIANCE)
     if mean.shape[0] == 1:
@@ -133,7 +134,7 @@ def _log_expect_1d(
     mode, std = _laplace(log_fn, mean, var)
     nodes, weights = (jnp.asarray(a) for a in hermite_rule(num_nodes))
     f = mode[..., None] + std[..., None] * nodes
-    # log of q(f) / N(f | mode, std^2) times the weights; the 2 pi cancel.
+    # log of q(f) / N(f | mode, std^2); the factors of 2 pi cancel.
     log_q = -0.5 * (f - mean[..., None]) ** 2 / var[..., None]
     log_ratio = log_q + 0.5 * nodes**2 + jnp.log(std / jnp.sqrt(var))[..., None]
     return jax.nn.logsumexp(log_fn(f) + log_ratio + jnp.log(weights), axis=-1)
@@ -142,15 +143,16 @@ def _log_expect_1d(
 def _laplace(
     log_fn: Callable[[Array], Array], mean: Array, var: Array
 ) -> tuple[Array, Array]:
-    """Mode of exp(log_fn) N(mean, var), and 1 / sqrt(curvature) there.
+    """The mode of exp(log_fn) N(mean, var), and 1 / sqrt(curvature) there.
 
-    Newton's method with a line search: a likelihood with an exponential in it
-    overshoots from one side and creeps from the other, by one unit a step.
+    Newton's method with a line search: without one, a likelihood with an exponential
+    overshoots from one side and creeps from the other, by one unit per step.
     """
     slope = jax.grad(lambda f: jnp.sum(log_fn(f)))
 
     def slope_and_precision(f: Array) -> tuple[Array, Array]:
-        """Of the log of the product; both at once, for `log_fn` is elementwise."""
+        """The slope and precision of the log of the product; one jvp gives both, since
+        `log_fn` is elementwise."""
         first, second = jax.jvp(slope, (f,), (jnp.ones_like(f),))
         precision = jnp.maximum(jnp.nan_to_num(-second), 0.0) + 1.0 / var
         return first - (f - mean) / var, precision
@@ -165,7 +167,7 @@ def _laplace(
         step = jnp.nan_to_num(first / precision)
         step = jnp.clip(step, -_MAX_NEWTON_STEP, _MAX_NEWTON_STEP)
         tried = f[None] + step[None] * _MULTIPLES.reshape((-1,) + (1,) * f.ndim)
-        # The point itself is among the candidates, so the height never falls.
+        # The current point is a candidate too, so the height never falls.
         heights = jnp.concatenate([reached[None], jax.vmap(height)(tried)])
         points = jnp.concatenate([f[None], tried])
         best = jnp.argmax(heights, axis=0)[None]
@@ -184,7 +186,7 @@ def _log_expect_2d(
     outer_var, inner_var = _swapped(swap, *var)
 
     def log_joint(outer: Array) -> Array:
-        """log of the integral over the inner function, times q(outer): (..., K)."""
+        """log of q(outer) times the integral over the inner function: (..., K)."""
 
         def given_outer(inner: Array) -> Array:
             extra = (1,) * (inner.ndim - outer.ndim)
@@ -198,7 +200,7 @@ def _log_expect_2d(
         return inside - 0.5 * (square + jnp.log(2.0 * jnp.pi * outer_var)[..., None])
 
     def integrate(place: tuple[Array, Array], reach: Array) -> tuple[Any, Array]:
-        """The integral on a grid, and where the integrand is: its centre and width."""
+        """The centre and width of the integrand, and its log integral on a grid."""
         centre, width = (a[..., None] for a in place)
         outer = centre + reach * width * jnp.asarray(_GRID)
         joint = log_joint(outer)
@@ -206,13 +208,13 @@ def _log_expect_2d(
         weight = jax.nn.softmax(joint, axis=-1)
         mean = jnp.sum(weight * outer, axis=-1)
         spread = jnp.sum(weight * (outer - mean[..., None]) ** 2, axis=-1)
-        # A peak between two nodes is as wide as we can tell.
+        # A grid cannot resolve a peak narrower than its spacing.
         found = mean, jnp.maximum(jnp.sqrt(spread), 0.4 * spacing)
         return found, jax.nn.logsumexp(joint, axis=-1) + jnp.log(spacing)
 
     moments = inner_mean, inner_var
-    # A scan, and not two calls: the first time places the grid of the second, and the
-    # program, most of the time of a short evaluation, is compiled once.
+    # The first pass places the grid of the second. A scan instead of two calls compiles
+    # the program once; compiling takes most of the time of a short evaluation.
     start = outer_mean, jnp.sqrt(outer_var)
     _, totals = jax.lax.scan(integrate, start, jnp.asarray(_REACHES))
     return totals[-1]

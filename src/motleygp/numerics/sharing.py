@@ -1,4 +1,4 @@
-"""Arrays as users give them: as floats, converted once where outputs share them."""
+"""Conversion of users' arrays to floats, once for an array that outputs share."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -7,14 +7,14 @@ import numpy as np
 
 
 def once_each(fn: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
-    """`fn` of each item, computed once for an object that occurs several times."""
+    """Apply `fn` to each item, once for an object that occurs several times."""
     found = {id(item): item for item in items}
     found = {key: fn(item) for key, item in found.items()}
     return [found[id(item)] for item in items]
 
 
 def one_object(xs: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """The same arrays, where those that are equal are one object."""
+    """The same arrays, with equal arrays as one object."""
     distinct: list[np.ndarray] = []
 
     def first(x: np.ndarray) -> np.ndarray:
@@ -27,7 +27,7 @@ def one_object(xs: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 
 def as_floats(values: Any, what: str) -> np.ndarray:
-    """An array of floats, or a `ValueError` that says what must hold numbers."""
+    """`values` as an array of floats; `what` names them in a `ValueError`."""
     try:
         return np.asarray(values, dtype=float)
     except (TypeError, ValueError):

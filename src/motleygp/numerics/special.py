@@ -1,8 +1,8 @@
 """Special functions written for speed and for arguments of any size.
 
-XLA's log-gamma on a CPU costs about thirty exponentials. Every log-gamma of this
-library stands beside x log x and x, with which it nearly cancels when x is large, so
-the difference is what is computed: it grows like log x alone.
+XLA's log-gamma on a CPU costs about thirty exponentials. The likelihoods need it in
+x log x - x - log Gamma(x), whose terms nearly cancel for large x, so this module
+computes the difference itself: it grows only like log x.
 """
 
 import math
@@ -15,7 +15,7 @@ _SHIFT = 8.0
 _CONSTANT = 0.5 * math.log(2.0 * math.pi)
 # B_2k / (2k (2k - 1)): Stirling's series of log Gamma in 1/x, highest order first.
 _STIRLING = (-691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260, -1 / 360, 1 / 12)
-# (2k - 1) times those: the series of its derivative.
+# (2k - 1) times these: minus the derivative of the series.
 _STIRLING_SLOPE = tuple(
     c * (2 * len(_STIRLING) - 2 * i - 1) for i, c in enumerate(_STIRLING)
 )
@@ -36,10 +36,10 @@ def _horner(coefficients: tuple[float, ...], x: Array) -> Array:
 def stirling_remainder(x: Float[Array, "..."]) -> Float[Array, "..."]:
     """x log x - x - log Gamma(x) for x > 0.
 
-    It tends to log x for x -> 0 and to 1/2 log(x / 2 pi) for x -> infinity, so it
+    It behaves like log x for x -> 0 and like 1/2 log(x / 2 pi) for x -> infinity, so it
     loses no digits where log Gamma(x) itself is of the order of 1e14.
     """
-    # Stirling's series holds to 2e-14 from 8 on; below, Gamma(x) is Gamma(x + 8)
+    # Stirling's series holds to 2e-14 for x >= 8. Below 8, Gamma(x) is Gamma(x + 8)
     # divided by x (x + 1) ... (x + 7).
     small, y = _shifted(x)
     inverse, log_y = 1.0 / y, jnp.log(y)
@@ -51,12 +51,12 @@ def stirling_remainder(x: Float[Array, "..."]) -> Float[Array, "..."]:
 
 
 def _shifted(x: Array) -> tuple[Array, Array]:
-    """1 where x < 8, else 0; and x + 8 there, else x.
+    """1 where x < 8, else 0; and x + 8 where x < 8, else x.
 
     By arithmetic: a select would make the compiler branch around the logarithms, and
-    a loop with a branch is not vectorised (2 times slower in all).
+    a loop with a branch is not vectorised (twice as slow overall).
     """
-    # A constant: its derivative is zero but for the one point where it jumps.
+    # A constant: its derivative is zero except at the jump.
     small = jax.lax.stop_gradient(jnp.clip((_SHIFT - x) * 1e300, 0.0, 1.0))
     return small, x + _SHIFT * small
 

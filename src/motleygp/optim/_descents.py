@@ -1,11 +1,11 @@
-"""Optimisers of optax as data, by name and arguments."""
+"""The optimisers of optax as data: a name and arguments."""
 
 from typing import Any, ClassVar
 
 import optax
 
 from motleygp.named import Named
-from motleygp.optim._checks import check_known
+from motleygp.optim._checks import check_data, check_known
 
 _OPTAX = (
     "adabelief",
@@ -35,14 +35,16 @@ class Descent(Named):
 
     def __check_init__(self) -> None:
         check_known("function", self.function, _OPTAX)
+        for name, value in self.arguments:
+            check_data(name, value)
 
     def transformation(self) -> optax.GradientTransformation:
-        """optax's own object."""
+        """The gradient transformation of optax."""
         return getattr(optax, self.function)(**dict(self.arguments))
 
 
 def descent(function: str, learning_rate: Any, **arguments: Any) -> Descent:
-    """One of optax's optimisers as data: `descent("adamw", 0.01, weight_decay=1e-4)`.
+    """An optimiser of optax as data: `descent("adamw", 0.01, weight_decay=1e-4)`.
 
     `learning_rate` is a number or a schedule.
     """

@@ -1,4 +1,4 @@
-"""q(u) by an optimiser of optax, on its mean and its covariance's Cholesky factor."""
+"""Optax optimisers of q(u), on its mean and the Cholesky factor of its covariance."""
 
 from typing import Any, ClassVar, NamedTuple
 
@@ -21,13 +21,15 @@ class FactorState(NamedTuple):
 
 
 class FactorDescent(AbstractQOptimiser):
-    """Descent on (m, C) with V = C C^T, F being minus the bound:
+    """Descent on (m, C) with V = C C^T, by the lower half of the gradient
 
-        dF/dC = 2 dF/dV C = (T - V^-1) C = T C - C^-T, its lower half, T the target.
+        dF/dC = 2 dF/dV C = (T - V^-1) C = T C - C^-T,
+
+    where F is minus the bound and T is the target of `NaturalTerms`.
 
     **Arguments:**
 
-    - `descent`: the optimiser, as `descent("adam", 0.01)` gives it.
+    - `descent`: the optimiser, such as `descent("adam", 0.01)`.
     """
 
     name: ClassVar[str] = "factor_descent"
@@ -57,7 +59,7 @@ class FactorDescent(AbstractQOptimiser):
 
 
 def _info(pace: Scalar | float) -> QInfo:
-    """Nothing guards these steps, so there is nothing to count."""
+    """A report without counts: no guard limits these steps."""
     none: Int[Array, ""] = jnp.zeros((), int)
     return QInfo(
         step_size=jnp.asarray(pace, float),

@@ -29,7 +29,7 @@ from motleygp.optim._theta import (
 class GaussianGradients(NamedTuple):
     """The gradients of E_q[loss] in the mean and the covariance of q.
 
-    `mean` is a tree like theta; `cov` belongs to theta's leaves, laid end to end.
+    `mean` is a tree like theta; `cov` is for the leaves of theta, laid end to end.
     """
 
     mean: PyTree
@@ -37,7 +37,7 @@ class GaussianGradients(NamedTuple):
 
 
 class Full(NamedTuple):
-    """The spread of q(theta) = N(mean, precision^-1), and a count of refusals.
+    """The spread of q(theta) = N(mean, precision^-1), and a count of refused steps.
 
     `half` is the inverse of the precision's lower factor, so Sigma = half^T half.
     `refused` counts the steps that were not taken in full: see `FullVariational`.
@@ -54,29 +54,29 @@ class Full(NamedTuple):
 
 
 class FullVariational(AbstractThetaOptimiser):
-    """Mirror descent on q(theta) = N(mu, Sigma), F = E_q[loss] + KL[q || p].
+    """Mirror descent on q(theta) = N(mu, Sigma) with F = E_q[loss] + KL[q || p].
 
         Sigma'^-1 = Sigma^-1 + 2 alpha_Sigma dF/dSigma
         mu' = mu - alpha_mu Sigma' dF/dmu + gamma Sigma' Sigma^-1 (mu - mu_previous)
 
     The KL from p = N(c, I / lambda) adds lambda (mu - c) to dF/dmu and
     1/2 (lambda I - Sigma^-1) to dF/dSigma. `update` takes the gradients of E_q[loss]
-    as `GaussianGradients`: exact ones where they are known, otherwise estimates from
-    draws by `gauss_newton` or `exact_hessian`.
+    as `GaussianGradients`: exact if they are known, otherwise estimates from draws by
+    `gauss_newton` or `exact_hessian`.
 
-    Negative curvature can carry the precision out of the positive-definite cone. That
-    step of the precision is refused: the old one stays, the mean moves by it, and
-    `state.inner.refused` counts one more. A step whose gradients are not finite leaves
-    q as it was, and is counted too.
+    Negative curvature can carry the precision out of the positive-definite cone. Then
+    the precision keeps its old value, with which the mean moves, and
+    `state.inner.refused` grows by one. A step whose gradients are not finite leaves q
+    unchanged and is counted too.
 
     **Arguments:**
 
     - `step_size`, `momentum`: alpha_mu and gamma, numbers or schedules.
-    - `precision_step`: alpha_Sigma, where it is not alpha_mu.
+    - `precision_step`: alpha_Sigma; alpha_mu by default.
     - `prior_precision`: lambda; `None` leaves the KL out, and 0 is a flat prior, which
       keeps the entropy of q in the objective.
-    - `prior_mean`: c, "zero" or "initial", the theta that `init` gets.
-    - `initial_precision`: Sigma^-1 at the start, a matrix, or a number times I.
+    - `prior_mean`: c, "zero", or "initial" for the theta passed to `init`.
+    - `initial_precision`: Sigma^-1 at the start, a matrix, or a number that scales I.
     """
 
     name: ClassVar[str] = "full_variational"
@@ -146,13 +146,13 @@ class FullVariational(AbstractThetaOptimiser):
 def gauss_newton(gradients: PyTree) -> GaussianGradients:
     """E[g] and 1/2 E[g g^T], from the loss's gradients at draws from q(theta).
 
-    The Gauss-Newton curvature stands for the Hessian, is never negative, and is not an
-    estimate of the Hessian: even with exact expectations the two schemes differ.
+    The Gauss-Newton curvature takes the place of the Hessian. It is never negative, but
+    it does not estimate the Hessian: even with exact expectations the two differ.
 
     **Arguments:**
 
-    - `gradients`: a tree like theta, the draws on a leading axis, as
-      `jax.vmap(jax.grad(loss))(draws)` gives.
+    - `gradients`: a tree like theta with the draws on a leading axis, such as
+      `jax.vmap(jax.grad(loss))(draws)`.
     """
     flat = _stacked(gradients)
     return GaussianGradients(_means(gradients), 0.5 * (flat.T @ flat) / flat.shape[0])
@@ -161,12 +161,13 @@ def gauss_newton(gradients: PyTree) -> GaussianGradients:
 def exact_hessian(gradients: PyTree, hessians: PyTree) -> GaussianGradients:
     """E[g] and 1/2 E[H], from the gradients and Hessians at draws from q(theta).
 
-    Unbiased (the theorems of Bonnet and Price), but of any sign.
+    Both are unbiased (the theorems of Bonnet and Price), but the curvature may have any
+    sign.
 
     **Arguments:**
 
     - `gradients`: as in `gauss_newton`.
-    - `hessians`: a tree of trees, as `jax.vmap(jax.hessian(loss))(draws)` gives.
+    - `hessians`: a tree of trees, such as `jax.vmap(jax.hessian(loss))(draws)`.
     """
     leaves = jax.tree.leaves(gradients)
     sizes = [leaf[0].size for leaf in leaves]
@@ -176,13 +177,13 @@ def exact_hessian(gradients: PyTree, hessians: PyTree) -> GaussianGradients:
 
 
 def _matrix(value: Any, size: int) -> Float[Array, "D D"]:
-    """The precision at the start, refused where no Gaussian has it."""
+    """The initial precision, refused unless it is symmetric positive definite."""
     precision = jnp.asarray(value, dtype=float)
     if precision.ndim == 0:
         precision = precision * jnp.eye(size)
     if precision.shape != (size, size):
         raise ValueError(
-            f"`initial_precision` must be a number or {size} x {size}, for theta has "
+            f"`initial_precision` must be a number or {size} x {size}, as theta has "
             f"{size} entries; got shape {precision.shape}."
         )
     if isinstance(precision, Tracer):
@@ -211,5 +212,5 @@ def _inverse_factor(precision: Float[Array, "D D"]) -> Float[Array, "D D"]:
 
 @sequential_vmap
 def _one_at_a_time(precision: Any) -> Any:
-    # Under vmap too: a batch of LAPACK calls can deadlock a CPU (see `linalg`).
+    # Even under vmap: a batch of LAPACK calls can deadlock a CPU (see `linalg`).
     return inverse_lower(cholesky(precision))

@@ -15,24 +15,26 @@ from motleygp.optim import _checks
 from motleygp.optim._q import AbstractQOptimiser, Pace, QInfo
 from motleygp.optim._schedules import Rate, at
 
-# A slope of less than this many nats is rounding, not overshoot.
+# A slope below this many nats is rounding, not overshoot.
 _NEGLIGIBLE = 1e-9
 
 
 class Guard(Named):
-    """The limits of a step; `None` in its place lets every step through.
+    """Limits on the steps of q(u); without a guard, every step is taken.
 
-    **Within a step**, each group on its own: the new precision must be positive
-    definite and KL[q_new || q_old] at most `radius` nats per inducing value. A step
-    outside is shortened until it is inside, at most `max_shrinks` times, then refused.
+    **Within a step**, for each group: the new precision must be positive definite and
+    KL[q_new || q_old] at most `radius` nats per inducing value. A step outside these
+    limits is shortened at most `max_shrinks` times, then refused.
 
-    **From step to step**, all groups together: q factorises over the groups, so steps
-    that are each right alone can overshoot together (a Jacobi iteration). With s the
-    slope of the loss along the last step, before and after it, -s_after / s_before > 0
-    means that the step went past the minimum on its line, and at 1 that it gained
-    nothing. Past `overshoot` the step length is halved and the momentum dropped.
+    **From step to step**, for all groups together: q factorises over the groups, so
+    steps that are right for each group can overshoot together (a Jacobi iteration). Let
+    s be the slope of the loss along the last step, before and after it. A ratio
+    -s_after / s_before above 0 means that the step went past the minimum on its line;
+    at 1 it gained nothing. Above `overshoot`, the step length is halved and the
+    momentum dropped.
 
-    A shortened length grows by `recovery` per quiet step, up to the full one.
+    A shortened length grows by the factor `recovery` with each step inside the limits,
+    up to the full length.
     """
 
     kind: ClassVar[str] = "guard"
@@ -48,7 +50,7 @@ _DEFAULT_GUARD = Guard()
 
 
 class NatGradState(NamedTuple):
-    """All that a step needs from the ones before it."""
+    """The memory of earlier steps."""
 
     num_steps: Int[Array, ""]
     previous_mean: Float[Array, "G M"]
@@ -58,7 +60,7 @@ class NatGradState(NamedTuple):
 
 
 class NaturalGradient(AbstractQOptimiser):
-    """Mirror descent on q(u) with natural momentum, F being minus the bound.
+    """Mirror descent on q(u) with natural momentum, where F is minus the bound.
 
         V'^-1 = V^-1 + 2 b dF/dV
         m' = m - b V' dF/dm + u V' V^-1 (m - m_previous)
@@ -67,7 +69,7 @@ class NaturalGradient(AbstractQOptimiser):
 
     - `step_size`: b (the paper's beta), a number or a schedule.
     - `momentum`: u (the paper's upsilon), likewise.
-    - `guard`: the limits of a step; `None` for the formulas alone.
+    - `guard`: limits on the steps; `None` for the plain formulas.
     """
 
     name: ClassVar[str] = "natural_gradient"
@@ -126,7 +128,7 @@ class NaturalGradient(AbstractQOptimiser):
 
 
 class _GroupStep(NamedTuple):
-    """One group's step: the new q and what it took to get there."""
+    """One group's step: the new q, and the length and counts for the report."""
 
     q: Posterior
     taken: Scalar
@@ -168,7 +170,7 @@ def _guarded(guard: Guard | None) -> Callable[..., _GroupStep]:
 
         def shorten(carry: tuple) -> tuple:
             length, divergence, shrinks, _ = carry
-            # KL is about quadratic in the length, so the root aims at the limit.
+            # KL is roughly quadratic in the length, so the root aims at the limit.
             factor = jnp.clip(0.9 * jnp.sqrt(limit / divergence), 0.1, 0.5)
             length = length * jnp.where(jnp.isnan(divergence), 0.25, factor)
             new, divergence = attempt(length)

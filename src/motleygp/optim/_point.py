@@ -1,4 +1,4 @@
-"""theta by an optimiser of optax: a q(theta) that is a point."""
+"""Optax optimisers of theta, with a point for q(theta)."""
 
 from typing import ClassVar
 
@@ -19,11 +19,11 @@ from motleygp.optim._theta import (
 
 
 class Point(AbstractThetaOptimiser):
-    """An optimiser of optax with the interface of `Variational`: a draw is its mean.
+    """An optimiser of optax with the interface of `Variational`; a draw is the mean.
 
     **Arguments:**
 
-    - `descent`: the optimiser, as `descent("adam", 0.01)` gives it.
+    - `descent`: the optimiser, such as `descent("adam", 0.01)`.
     - `units`: the optimiser moves theta * units.
     """
 

@@ -1,4 +1,4 @@
-"""Optimisers of q(u): their interface."""
+"""The interface of optimisers of q(u)."""
 
 import abc
 from typing import Any, ClassVar, NamedTuple, TypeAlias
@@ -10,14 +10,15 @@ from motleygp.inference.posterior import NaturalTerms, Posterior
 from motleygp.named import Named
 
 Pace: TypeAlias = Scalar | float
-"""A factor of a step's length."""
+"""A factor on the length of a step."""
 
 
 class QInfo(NamedTuple):
-    """The course of one step of q(u): the length it took, and how often it was cut.
+    """A report of one step of q(u).
 
-    `shrinks` and `refused` count over the groups; `overshot` says that the step before
-    this one went too far; `divergence` is KL[q_new || q_old] summed over the groups.
+    `step_size` is its mean length over the groups; `shrinks` and `refused` count cuts
+    and refusals over the groups; `overshot` is true if the step before this one went
+    too far; `divergence` is KL[q_new || q_old], summed over the groups.
     """
 
     step_size: Scalar
@@ -28,10 +29,10 @@ class QInfo(NamedTuple):
 
 
 class AbstractQOptimiser(Named):
-    """Moves q(u) by pure functions in optax's manner.
+    """An optimiser of q(u): pure functions in the style of optax.
 
-    `update` returns the new q itself, not an increment: a step adds to the natural
-    parameters, where a sum of moments means nothing.
+    `update` returns the new q itself, not an increment: a step is a sum in the natural
+    parameters, not in the moments.
     """
 
     kind: ClassVar[str] = "q optimiser"

@@ -25,13 +25,13 @@ _OPTAX = (
 
 
 class AbstractSchedule(Named):
-    """A value for every step count; data, so that a scheme with it can be saved."""
+    """A value for every step count, as data, so that a scheme with it can be saved."""
 
     kind: ClassVar[str] = "schedule"
 
     @abc.abstractmethod
     def __call__(self, count: Int[Array, ""]) -> Float[Array, ""]:
-        """The value at the step of this count, which starts at 0."""
+        """The value at step `count`, counted from 0."""
 
 
 class OptaxSchedule(AbstractSchedule):
@@ -51,7 +51,7 @@ class OptaxSchedule(AbstractSchedule):
 
 
 def schedule(function: str, **arguments: Any) -> OptaxSchedule:
-    """One of optax's schedules as data.
+    """A schedule of optax as data.
 
     `schedule("linear_schedule", init_value=0.1, end_value=0.01, transition_steps=500)`
     is `optax.linear_schedule` with these arguments.
@@ -60,7 +60,7 @@ def schedule(function: str, **arguments: Any) -> OptaxSchedule:
 
 
 class RunningMeanRate(AbstractSchedule):
-    """max(rate, 1 / (count + 1)): the average of the first values, then the rate's."""
+    """max(rate, 1 / (count + 1)): a plain mean first, then an average with `rate`."""
 
     name: ClassVar[str] = "running_mean"
 
@@ -81,8 +81,8 @@ def at(value: Rate, num_steps: Int[Array, ""]) -> Scalar:
 
 
 def rates(optimiser: Any, num_steps: Int[Array, ""]) -> tuple[Scalar, Scalar, Scalar]:
-    """An optimiser's `step_size`, `precision_step` and `momentum` at this step; the
-    second is the first where it is None."""
+    """An optimiser's `step_size`, `precision_step` and `momentum` at this step;
+    `precision_step` is `step_size` by default."""
     alpha = at(optimiser.step_size, num_steps)
     rho = alpha
     if optimiser.precision_step is not None:

@@ -1,4 +1,4 @@
-"""Training schemes: how q(u) and theta move, together."""
+"""Training schemes: an optimiser of q(u) and one of theta, with their settings."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -19,18 +19,18 @@ _GUARD = Guard()
 
 
 class Scheme(Named):
-    """How q(u) and theta move: frozen data, which can be printed, compared and saved.
+    """A training scheme: frozen data that can be printed, compared and saved.
 
-    - `q`, `theta`: their optimisers.
+    - `q`, `theta`: the optimisers of q(u) and theta.
     - `num_samples`: draws of theta per iteration.
     - `whitened`: whether the whitened q(v), v = L^-1 u, is carried from one theta to
       the next, or q(u) itself.
     - `warm_up`: iterations over which the steps ramp up.
-    - `cool_down`: the share of the run, at its end, over which they go to zero.
+    - `cool_down`: the last share of the run, over which the steps go to zero.
     - `patience`: windows of 200 iterations without a better bound after which the
-      cool-down begins; `None` for never.
-    - `refuse`: whether draws of theta are refused where the bound or a gradient is not
-      finite; without it such a draw ends the run.
+      cool-down begins early; `None` for never.
+    - `refuse`: whether to refuse draws of theta at which the bound or a gradient is not
+      finite; otherwise they end the run.
     """
 
     kind: ClassVar[str] = "scheme"
@@ -66,17 +66,17 @@ def fng(
     cool_down: float = 0.6,
     patience: int | None = 5,
 ) -> Scheme:
-    """Fully natural gradients: on q(u) by mirror descent, on theta through q(theta).
+    """Fully natural gradients: mirror descent on q(u), and on theta through q(theta).
 
     **Arguments:**
 
-    - `alpha`, `gamma`: step and momentum of theta; `beta`, `upsilon`: those of q(u).
-      Numbers or schedules.
+    - `alpha`, `gamma`: the step and momentum of theta, numbers or schedules.
+    - `beta`, `upsilon`: the step and momentum of q(u), numbers or schedules.
     - `lambda_1`: the precision of p(theta), which is centred at the initial theta.
       Offsets and the likelihoods' own parameters are not penalised.
     - `max_std`: a limit on the standard deviation of the draws of theta.
     - `num_samples`: draws of theta per iteration.
-    - `guard`: the limits of a step on q(u).
+    - `guard`: limits on the steps of q(u).
     - `warm_up`, `cool_down`, `patience`: see `Scheme`.
     """
     return Scheme(
@@ -84,7 +84,7 @@ def fng(
         theta=Variational(
             alpha,
             momentum=gamma,
-            # p starts as the mean of the first squared gradients, and goes on as the
+            # p starts as the mean of the first squared gradients, and continues as the
             # paper's average with rate alpha.
             precision_step=RunningMeanRate(alpha),
             prior_precision=ByName(lambda_1, (("offset", 0.0), ("likelihoods", 0.0))),
@@ -119,17 +119,17 @@ def hybrid(
 
 
 def adam(*, alpha: Rate = 0.01, **ramps: Any) -> Scheme:
-    """Adam on theta and on q(u), by its mean and the factor of its covariance.
+    """Adam on theta, and on the mean and the covariance factor of q(u).
 
-    `warm_up`, `cool_down` and `patience` are those of `fng`.
+    `warm_up`, `cool_down` and `patience` are as in `fng`.
     """
     return _everywhere(descent("adam", alpha), ramps)
 
 
 def sgd(*, alpha: Rate = 1e-6, **ramps: Any) -> Scheme:
-    """Plain stochastic gradients on theta and on q(u), by its mean and factor.
+    """Plain stochastic gradients on theta, and on the mean and factor of q(u).
 
-    `warm_up`, `cool_down` and `patience` are those of `fng`.
+    `warm_up`, `cool_down` and `patience` are as in `fng`.
     """
     return _everywhere(descent("sgd", alpha), ramps)
 
@@ -145,7 +145,7 @@ PAPER_UNITS = ByName(1.0, (("log_lengthscale", 2.0), ("log_smoothing", 2.0)))
 
 
 def paper_initial_p(num_inputs: int) -> float:
-    """The authors' p at the start of their toys, by the number of inputs."""
+    """The authors' initial p for their toy problems, by the number of inputs."""
     return {1: 1e4, 2: 1e3, 3: 500.0, 4: 100.0, 5: 50.0}.get(num_inputs, 10.0)
 
 
@@ -158,15 +158,16 @@ def paper(
     momentum: float = 0.9,
     sgd_step: float = 1e-7,
 ) -> Scheme:
-    """A scheme with the paper's settings: no guard, no ramps, and q(u) itself carried.
+    """A scheme with the paper's settings: no guard, no ramps, and an unwhitened q(u).
 
     **Arguments:**
 
     - `name`: "fng", "hybrid", "adam" or "sgd".
-    - `initial_p`: p at the start; `lambda_1`: the precision of p(theta), centred at 0.
-    - `step`: the step of everything but SGD, for which the authors' 1e-15 moves
-      nothing.
-    - `momentum`: gamma and upsilon.
+    - `initial_p`, `lambda_1`: for "fng", p at the start and the precision of p(theta),
+      which is centred at 0.
+    - `step`: the step of all optimisers except SGD.
+    - `momentum`: gamma and upsilon, for "fng".
+    - `sgd_step`: the step of SGD; the authors' 1e-15 moves nothing.
     """
     _checks.check_known("name", name, tuple(BY_NAME))
     by_adam, by_sgd = descent("adam", step), descent("sgd", sgd_step)

@@ -1,4 +1,4 @@
-"""Optimisers of theta: their interface, and the formulas that they share."""
+"""The interface of optimisers of theta, and the formulas that they share."""
 
 import abc
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
@@ -15,7 +15,7 @@ from motleygp.optim import _checks
 
 
 class ThetaState(NamedTuple):
-    """q(theta) and the memory of the steps before.
+    """q(theta) and the memory of earlier steps.
 
     `mean` is mu, `previous` is mu one step ago, and `centre` is the mean of the prior
     p(theta), if there is one. `length` scales the next step of the mean; `retract`
@@ -32,7 +32,7 @@ class ThetaState(NamedTuple):
 
 
 class AbstractThetaOptimiser(Named):
-    """Moves theta, or a q(theta) around it, by pure functions in optax's manner."""
+    """An optimiser of theta, or of a q(theta): pure functions in the style of optax."""
 
     kind: ClassVar[str] = "theta optimiser"
 
@@ -48,13 +48,13 @@ class AbstractThetaOptimiser(Named):
     def update(
         self, gradients: Any, state: ThetaState, pace: Scalar | float = 1.0
     ) -> ThetaState:
-        """The next state from the loss's gradients at the draws, stacked likewise.
+        """The next state from the loss's gradients at the draws, stacked like them.
 
         `pace` scales the step of the mean. The optimum is `state.mean`.
         """
 
     def std(self, state: ThetaState) -> PyTree | None:
-        """The standard deviations of the draws, where these are independent normals."""
+        """The standard deviations of the draws if they are independent normals."""
         del state
         return None
 
@@ -62,8 +62,8 @@ class AbstractThetaOptimiser(Named):
 def retract(state: ThetaState) -> ThetaState:
     """Take back the last step of the mean, and halve the length of the next ones.
 
-    Call it in place of an update where the loss is not finite at the new mean. The
-    length recovers by a tenth per step.
+    Call it instead of an update if the loss is not finite at the new mean. The length
+    recovers by a tenth per step.
     """
     return state._replace(mean=state.previous, length=0.5 * state.length)
 
@@ -106,7 +106,7 @@ PriorMean: TypeAlias = Literal["zero", "initial"]
 
 
 def centre_of(theta: PyTree, prior_mean: PriorMean) -> PyTree:
-    """The mean of the prior: zero, or the theta of the start."""
+    """The mean of the prior: zero, or the initial theta."""
     return theta if prior_mean == "initial" else jax.tree.map(jnp.zeros_like, theta)
 
 
@@ -114,10 +114,10 @@ def centre_of(theta: PyTree, prior_mean: PriorMean) -> PyTree:
 
 
 class ByName(Named):
-    """A number for each leaf of theta, by the names on the way to it.
+    """A number for each leaf of theta, by the names on its path.
 
-    A leaf has the number of the first entry of `named` whose name is on its path, a
-    field or a key of a dict, and `usual` where there is none.
+    A leaf has the number of the first entry of `named` whose name, a field or a key of
+    a dict, is on its path, or `usual` if there is none.
     """
 
     kind: ClassVar[str] = "leaves"
@@ -157,10 +157,10 @@ class AbstractDiagonal(AbstractThetaOptimiser):
     **Arguments**, by name:
 
     - `prior_precision`: lambda_1, one number or one per leaf (`ByName`).
-    - `prior_mean`: c, "zero" or "initial", the theta that `init` gets.
+    - `prior_mean`: c, "zero", or "initial" for the theta passed to `init`.
     - `initial_p`: p at the start.
-    - `max_std`: a limit on sigma of the draws, for losses that are only valid near mu.
-    - `units`: the scheme moves theta * units (so that log l may move as log l^2 does).
+    - `max_std`: a limit on sigma, for losses that are only valid near mu.
+    - `units`: the optimiser moves theta * units; units of 2 turn log l into log l^2.
     """
 
     prior_precision: Leaves = eqx.field(default=1.0, kw_only=True)
@@ -170,7 +170,7 @@ class AbstractDiagonal(AbstractThetaOptimiser):
     units: Leaves = eqx.field(default=1.0, kw_only=True)
 
     def check_spread(self) -> None:
-        """Refuse arguments of the spread that leave sigma^2 without a value."""
+        """Check the arguments of this class."""
         _checks.check_not_negative("prior_precision", self.prior_precision)
         _checks.check_prior_mean(self.prior_mean)
         _checks.check_positive("max_std", self.max_std)
@@ -182,7 +182,7 @@ class AbstractDiagonal(AbstractThetaOptimiser):
         return jax.tree.map(lambda t: jnp.full_like(t, self.initial_p), theta)
 
     def std(self, state: ThetaState) -> PyTree:
-        """sigma of theta, where theta * units has the variances 1 / (p + lambda_1)."""
+        """sigma of theta; theta * units has the variances 1 / (p + lambda_1)."""
 
         def one_leaf(p: Array, lam: Any, unit: Any) -> Array:
             sigma = 1.0 / jnp.sqrt(p + lam)
@@ -210,7 +210,7 @@ class AbstractDiagonal(AbstractThetaOptimiser):
 
 
 def force_on(g: Array, mean: Array, centre: Array, lam: Any, unit: Any) -> Array:
-    """E[g] + lambda_1 (mu - c), of theta * unit; g is stacked over the draws."""
+    """E[g] + lambda_1 (mu - c) for theta * unit; g is stacked over the draws."""
     return jnp.mean(g, axis=0) + lam * unit * (mean - centre)
 
 
@@ -222,6 +222,6 @@ def averaged(
 
 
 def divisor(s: Array, lam: Any) -> Array:
-    """s + lambda_1; infinite where it is 0, since nothing pushes such a leaf."""
+    """s + lambda_1; infinite where it is 0, since no force acts there."""
     weight = s + lam
     return jnp.where(weight > 0.0, weight, jnp.inf)

@@ -42,18 +42,18 @@ class Variational(AbstractDiagonal):
 
     g is the loss's gradient at draws from q(theta), and the objective is
     E_q[loss] + KL[q || N(c, 1 / lambda_1)]. With `prior_precision=0` the prior is flat,
-    and the KL keeps the entropy of q alone, which is the decay of p.
+    and only the entropy of q, which makes p decay, is left of the KL.
     `FullVariational(..., prior_precision=None)` leaves the entropy out too.
 
     **Arguments:**
 
     - `step_size`, `momentum`: alpha and gamma, numbers or schedules.
-    - `precision_step`: the step of p, where it is not alpha. At most 1, beyond which p
-      could turn negative.
-    - `root`: s = sqrt(p), which the paper found better in practice, instead of s = p.
+    - `precision_step`: the step of p, alpha by default; at most 1, since p could turn
+      negative beyond.
+    - `root`: use s = sqrt(p), which the paper found better in practice, not s = p.
     - `prior_precision`, `prior_mean`: lambda_1 and c; see `AbstractDiagonal`.
-    - `initial_p`: p at the start. Below 0 it makes q wider than the prior, which only
-      `root=False` allows.
+    - `initial_p`: p at the start. A negative p makes q wider than the prior, and needs
+      `root=False`.
     - `max_std`, `units`: see `AbstractDiagonal`.
     """
 

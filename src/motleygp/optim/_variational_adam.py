@@ -1,4 +1,4 @@
-"""Variational optimisation in Adam's shape."""
+"""Variational optimisation in the form of Adam."""
 
 from typing import Any, ClassVar, NamedTuple
 
@@ -21,7 +21,7 @@ class DiagonalAverage(NamedTuple):
 
 
 class VariationalAdam(shared.AbstractDiagonal):
-    """The scheme of the paper's published code, which differs from the paper's own.
+    """The scheme of the paper's published code, which differs from that of the paper.
 
         m' = gamma m + (1 - gamma) (E[g] + lambda_1 (mu - c))
         p' = (1 - rho) p + rho E[g * g],        sigma^2 = 1 / (p + lambda_1)
@@ -29,16 +29,16 @@ class VariationalAdam(shared.AbstractDiagonal):
         b = sqrt(1 - (1 - rho)^t) / (1 - gamma^t)
 
     at step t = 1, 2, ..., with g the loss's gradient at draws from q(theta). Momentum
-    is an average of gradients, not of steps, and p has a rate of its own. b is Adam's
-    correction for averages that start at zero. p starts at `initial_p` instead, so b
-    does not correct it: it makes the first steps short (by sqrt(rho), about 0.03), and
-    they grow over about 1 / rho steps.
+    is an average of gradients, not of steps, and p has its own rate. b is Adam's
+    correction for averages that start at zero. But p starts at `initial_p`, so b does
+    not correct it: b shortens the first steps (by sqrt(rho), about 0.03), and they grow
+    over about 1 / rho steps.
 
     **Arguments:**
 
     - `step_size`: alpha, a number or a schedule.
     - `momentum`, `precision_step`: gamma and rho.
-    - `bias_correction`: `False` puts b = 1.
+    - `bias_correction`: `False` sets b = 1.
     - `initial_p`: p at the start, the published code's `s_ini`.
     - `prior_precision`, `prior_mean`, `max_std`, `units`: see `AbstractDiagonal`.
     """
@@ -58,7 +58,7 @@ class VariationalAdam(shared.AbstractDiagonal):
         _checks.check_not_negative("initial_p", self.initial_p)
         self.check_spread()
         if self.bias_correction:
-            # A p that never moves has no start to correct for: b would stay 0.
+            # With rho = 0, b would stay 0.
             _checks.check_positive("precision_step", self.precision_step)
 
     def init(self, theta: PyTree) -> ThetaState:

@@ -1,7 +1,7 @@
-"""Pictures, drawn on axes that the caller owns.
+"""Pictures on the caller's Matplotlib axes.
 
-Every function takes the axes first and gives them back. Legends and titles are the
-caller's; labels are set where the picture decides what they say.
+Every function takes the axes as its first argument and returns them. Legends and titles
+are left to the caller; axis labels are set where the picture determines them.
 """
 
 from motleygp.plotting._calibration import (

@@ -1,4 +1,4 @@
-"""Whether what came is what was predicted. Missing values are left out."""
+"""Observed values against predictions. Missing values are left out."""
 
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
@@ -26,11 +26,11 @@ def reliability_curve(
     bins: int = 10,
     label: str | None = None,
 ) -> Axes:
-    """Of a binary output, the share of ones against the probability: see
+    """The share of ones against the predicted probability of a binary output: see
     `metrics.reliability`.
 
-    A grey bar at each point spans where 95 % of such shares lie if the probabilities
-    are right; the dashed line is where they are equal.
+    The two are equal on the dashed line. If the probabilities are right, 95 % of the
+    shares lie within the grey bars.
     """
     likelihood = predictive.likelihood
     if not likelihood.binary:
@@ -56,10 +56,11 @@ def pit_histogram(
     label: str | None = None,
     bins: int = 10,
 ) -> Axes:
-    """The density of `metrics.pit`, which is 1 everywhere if predictions are right.
+    """The density of `metrics.pit`, which is 1 everywhere if the predictions are right.
 
-    The grey band is where 95 % of the bars lie then. Bars that are high at both ends
-    show predictions too narrow, in the middle too wide, at one end off to that side.
+    Then 95 % of the bars end in the grey band. High bars at both ends mean that the
+    predictions are too narrow, and in the middle that they are too wide. High bars on
+    the left mean that they are too high, and on the right that they are too low.
     """
     if bins < 2:
         raise ValueError(f"`bins` must be at least 2; got {bins}.")
@@ -78,12 +79,12 @@ def pit_histogram(
 def coverage_curve(
     ax: Axes, predictive: AbstractPredictive, y: ArrayLike, *, label: str | None = None
 ) -> Axes:
-    """The share of values in the central intervals against the intervals' probability.
+    """The share of values inside the central intervals, by the intervals' probability.
 
-    Above the dashed line, where the two are equal, intervals are too wide; below it too
-    narrow. The grey band is where 95 % of the shares lie if predictions are right. The
-    ends of a discrete output's interval count in part, as in `metrics.pit`: all of them
-    would make every share too large.
+    The two are equal on the dashed line; above it the intervals are too wide, below it
+    too narrow. If the predictions are right, 95 % of the shares lie in the grey band.
+    Values at the ends of a discrete output's intervals count in part, as in
+    `metrics.pit`: in full, they would make every share too large.
     """
     levels, shares, low, high = interval_shares(metrics.pit(predictive, y))
     ax.fill_between(levels, low, high, color=REFERENCE_BAND, linewidth=0.0, zorder=1)

@@ -13,7 +13,7 @@ from motleygp.prediction.diagrams import crossed
 from motleygp.prediction.predictive import AbstractPredictive
 from motleygp.tables import frames
 
-# Of the predictions at the rows, where one input varies and the others do not.
+# The quantiles over the rows in the band of `partial_dependence`.
 _SPREAD = [0.1, 0.9]
 
 
@@ -34,9 +34,8 @@ def predictive_curve(
 ) -> Axes:
     """An output over one input: its mean as a line, its central interval as a band.
 
-    A binary output is shown by its probability alone, from 0 to 1: an interval of 0 and
-    1 says nothing. The band of a count goes in steps, one per row, for its ends are
-    whole numbers.
+    A binary output has no band, because an interval between 0 and 1 says nothing. The
+    band of a count has steps, one per row, because its ends are whole numbers.
     """
     x = frames.as_matrix(x, name="x").ravel()
     if x.shape != (len(predictive),):
@@ -61,7 +60,7 @@ def predictive_curve(
         step="mid" if stepped else None,
         color=line.get_color(),
         alpha=BAND_ALPHA,
-        # The interval of a rare count may be 0 alone, which has no area.
+        # The interval of a rare count may be only 0, which has no area.
         linewidth=1.0 if stepped else 0.0,
     )
     if stepped and ax.get_yscale() == "linear":
@@ -72,8 +71,8 @@ def predictive_curve(
 def observations(
     ax: Axes, x: Any, y: ArrayLike, *, bars: bool = False, label: str = "data"
 ) -> Axes:
-    """The observed values as dots or, as counts are often shown, as `bars` from zero;
-    missing ones are left out."""
+    """The observed values as dots or, with `bars`, as bars from zero, for counts.
+    Missing values are left out."""
     x = frames.as_matrix(x, name="x").ravel()
     y = frames.as_matrix(y, name="y").ravel()
     if x.shape != y.shape:
@@ -100,31 +99,31 @@ def partial_dependence(
     max_rows: int = 200,
     label: str | None = None,
 ) -> Axes:
-    """How the mean of an output goes with one input, the others staying as they are.
+    """The mean of an output as one input varies and the others stay as they are.
 
-    At each of `num` values of the input, from its smallest in X to its largest, all
-    rows of X are predicted with that value. Drawn are the average over the rows as a
-    line, and the 10 % to 90 % quantiles over them as a band.
+    At each of `num` values of the input, from its smallest to its largest in X, all
+    rows of X are predicted with that value. The line is the average over the rows, and
+    the band spans their 10 % to 90 % quantiles.
 
     **Arguments:**
 
     - `model`: a fitted `MotleyGP`, or its `independent()`.
     - `X`: rows like those of the fit, as an array or a frame.
-    - `feature`: the input that varies, by its name or its number.
-    - `max_rows`: of more rows than these, as many are drawn, always the same ones.
+    - `feature`: the input that varies, by name or number.
+    - `max_rows`: the most rows of X to use; from more rows, a fixed random subset.
     """
     _check_at_least("num", num, 2)
     _check_at_least("max_rows", max_rows, 1)
     matrix = frames.as_matrix(X)
     if matrix.ndim != 2 or not matrix.size:
         raise ValueError(
-            f"`X` must have a row and a column at least; got shape {matrix.shape}."
+            f"`X` must have at least one row and column; got shape {matrix.shape}."
         )
     names = _feature_names(model, X, matrix.shape[1])
     place = _place(names, feature)
     values, every = crossed(matrix, place, num, max_rows)
     rows = every.reshape(-1, len(names))
-    # Under its names, so that the model finds the order of its own columns.
+    # With names, so that the model can put the columns into its own order.
     named = pd.DataFrame(rows, columns=names) if frames.is_frame(X) else rows
     predictions = model.predict_dist(named)
     if output not in predictions:
@@ -151,7 +150,7 @@ def _check_at_least(argument: str, value: int, fewest: int) -> None:
 
 
 def _feature_names(model: _Predicts, X: Any, number: int) -> list[str]:
-    """The columns of X, or those of the fit, or their numbers."""
+    """The names of the columns of X, or of those of the fit, or "x0", "x1", ..."""
     fitted = frames.features(X) if frames.is_frame(X) else None
     fitted = fitted or list(getattr(model, "feature_names_in_", []))
     return fitted if len(fitted) == number else [f"x{p}" for p in range(number)]

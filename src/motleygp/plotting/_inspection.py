@@ -1,4 +1,4 @@
-"""What a fitted model says of its functions and inputs."""
+"""The functions and inputs of a fitted model."""
 
 import numpy as np
 import pandas as pd
@@ -6,17 +6,17 @@ from matplotlib.axes import Axes
 
 from motleygp.plotting._style import BLUE
 
-# Red for above zero, blue for below, white between.
+# Red above zero, blue below, white at zero.
 _COLOURS = "RdBu_r"
-# Columns up to which numbers in the cells are worth reading.
+# The most columns for which the cells show numbers.
 _MOST_NUMBERS = 10
-# Sizes of text, in points, and the share of a row's height that it takes.
+# The limits of the text size, in points, and its share of the height of a row.
 _SMALLEST_TEXT, _LARGEST_TEXT, _TEXT_SHARE = 5.0, 10.0, 0.7
-# The width of a cell's number, in sizes of its text, with some room.
+# The width of a number in a cell, in text sizes, with a margin.
 _NUMBER_WIDTH = 3.4
-# Shares of the largest value beyond which a cell is dark, or worth a sign.
+# Shares of the limit beyond which a cell is dark, or gets a minus sign.
 _DARK, _NOTABLE = 0.6, 0.05
-# Letters up to which a column's label has room across.
+# The most letters of a column label that is written horizontally.
 _SHORT = 3
 
 
@@ -27,18 +27,18 @@ def heat_map(
     limit: float | None = None,
     label: str | None = None,
 ) -> Axes:
-    """A frame's numbers as colours: `correlation()`, `weights()` of a model.
+    """The numbers of a frame as colours: `correlation()` or `weights()` of a model.
 
-    Red is above zero and blue below. Cells show their numbers where there are few
-    columns; where there are many, a minus sign marks those below zero, which would
-    otherwise be lost in grey. Where rows and columns have the same names, the columns
-    show the rows' numbers.
+    Red is above zero and blue below. With few columns the cells show their numbers;
+    with many, a minus sign marks cells below zero, so that they differ from the others
+    in grey. If rows and columns have the same names, the rows are numbered, and the
+    columns show these numbers.
 
     **Arguments:**
 
-    - `limit`: the size at which colours end; by default 1 for a frame that has the same
-      rows and columns, as a correlation has, and its largest number otherwise.
-    - `label`: of the colour bar.
+    - `limit`: the absolute value at which the colours end; by default 1 if rows and
+      columns have the same names, as for a correlation, or else the largest one.
+    - `label`: the label of the colour bar.
     """
     values = _numbers(frame)
     square = list(frame.index) == list(frame.columns)
@@ -61,7 +61,7 @@ def heat_map(
 
 
 def _write_cells(ax: Axes, values: np.ndarray, limit: float) -> None:
-    """The number in each cell, or a sign where there is no room for it."""
+    """Write the number into each cell, or minus signs if there is no room."""
     num_columns = values.shape[1]
     size = _text_size(ax, max(values.shape))
     room = _points(ax)[0] / num_columns / _NUMBER_WIDTH
@@ -83,8 +83,8 @@ def _write_cells(ax: Axes, values: np.ndarray, limit: float) -> None:
 def relevance_bars(ax: Axes, frame: pd.DataFrame) -> Axes:
     """How much the functions vary with each input: `relevance()` of a model.
 
-    A bar is the mean over the functions, a dot one of them. The input that matters most
-    comes first.
+    A bar is the mean over the functions, and a dot is one function. The most relevant
+    input comes first.
     """
     values = _numbers(frame)
     order = np.argsort(-values.mean(axis=0), kind="stable")
@@ -96,7 +96,7 @@ def relevance_bars(ax: Axes, frame: pd.DataFrame) -> Axes:
     ax.tick_params(axis="y", labelsize=_text_size(ax, len(order)))
     ax.invert_yaxis()
     ax.set_xlim(left=0.0)
-    ax.set_xlabel("relevance: mean of the functions, and each")
+    ax.set_xlabel("relevance: mean (bar) and functions (dots)")
     return ax
 
 
@@ -104,19 +104,19 @@ def _numbers(frame: pd.DataFrame) -> np.ndarray:
     values = frame.to_numpy(dtype=float)
     if not values.size or not np.isfinite(values).all():
         raise ValueError(
-            "`frame` must hold finite numbers, one at least; "
+            "`frame` must hold finite numbers, and at least one; "
             f"got {int((~np.isfinite(values)).sum())} others among {values.size}."
         )
     return values
 
 
 def _text_size(ax: Axes, rows: int) -> float:
-    """What fits into a row, as long as it can be read."""
+    """The text size that fits into a row, between a smallest and a largest size."""
     size = _TEXT_SHARE * _points(ax)[1] / rows
     return float(np.clip(size, _SMALLEST_TEXT, _LARGEST_TEXT))
 
 
 def _points(ax: Axes) -> tuple[float, float]:
-    """The width and height of the axes, before any layout."""
+    """The width and height of the axes in points, before any layout."""
     extent = ax.get_window_extent()
     return 72.0 * extent.width / ax.figure.dpi, 72.0 * extent.height / ax.figure.dpi

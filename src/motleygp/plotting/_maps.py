@@ -11,18 +11,18 @@ from matplotlib.tri import Triangulation
 from motleygp.prediction.predictive import AbstractPredictive
 from motleygp.tables import frames
 
-# Even steps of lightness, in colour and in grey.
+# The lightness changes evenly, so the map can be read in grey.
 _COLOURS = "viridis"
 
 
 def predictive_map(
     ax: Axes, x: Any, predictive: AbstractPredictive, *, what: str = "mean"
 ) -> Axes:
-    """An output over two inputs, as colours: its "mean" or its standard deviation.
+    """The mean or the standard deviation of an output over two inputs, as colours.
 
-    Rows that form a grid, in any order, are its cells. Scattered ones are the corners
-    of triangles, between which the colour goes smoothly. The names of a frame's columns
-    label the axes.
+    Rows that form a grid, in any order, are drawn as cells. Scattered rows are the
+    corners of triangles with interpolated colours. The column names of a frame label
+    the axes.
 
     **Arguments:**
 
@@ -45,7 +45,7 @@ def predictive_map(
         values, label = predictive.std, "standard deviation"
     elif predictive.likelihood.binary:
         values, label = predictive.mean, "probability of 1"
-        # Maps of probabilities are compared, so their colours always mean the same.
+        # The same colours for all maps of probabilities, so that they can be compared.
         norm = Normalize(0.0, 1.0)
     else:
         values, label = predictive.mean, "mean"
@@ -58,9 +58,9 @@ def predictive_map(
 
 
 def inducing_points(ax: Axes, z: Any, *, label: str = "inducing points") -> Axes:
-    """Inducing points: crosses over two inputs, ticks along the bottom over one.
+    """Inducing points as crosses over two inputs, or as ticks along the axis of one.
 
-    `z` has shape (M, P), or any number of such matrices, as `parameters()["inducing"]`.
+    `z` has shape (..., M, P), as `parameters()["inducing"]` has.
     """
     points = frames.as_matrix(z, name="z")
     if points.ndim < 2 or points.shape[-1] not in (1, 2):
@@ -69,11 +69,11 @@ def inducing_points(ax: Axes, z: Any, *, label: str = "inducing points") -> Axes
         )
     points = points.reshape(-1, points.shape[-1])
     if points.shape[1] == 1:
-        # Across in the data's units, up in shares of the axes.
+        # Data units on the x axis, fractions of the axes on the y axis.
         style = {"marker": "|", "color": "black", "transform": ax.get_xaxis_transform()}
         ax.scatter(points[:, 0], np.full(len(points), 0.02), label=label, **style)
         return ax
-    # White around black is seen on every colour.
+    # Black on white is visible on every colour.
     ax.scatter(*points.T, marker="x", color="white", s=36, linewidths=3.0)
     ax.scatter(*points.T, marker="x", color="black", s=24, linewidths=1.2, label=label)
     return ax
@@ -88,18 +88,18 @@ def _coloured(
     if min(len(across), len(up)) > 1 and len(across) * len(up) == len(x):
         grid = np.full((len(up), len(across)), np.nan)
         grid[row, column] = values
-        # Rows that come twice leave a cell empty: no grid.
+        # Repeated rows leave a cell empty, so they form no grid.
         if not np.isnan(grid).any():
             return ax.pcolormesh(across, up, grid, shading="nearest", **style)
     return ax.tripcolor(_triangles(x), values, shading="gouraud", **style)
 
 
 def _triangles(x: np.ndarray) -> Triangulation:
-    """Of neighbours by eye: as near across as up, whatever the inputs' units."""
+    """A triangulation of inputs scaled to equal ranges, so that units do not matter."""
     centred = x - x.mean(axis=0)
     scaled = centred / np.maximum(np.abs(centred).max(axis=0), np.finfo(float).tiny)
     if np.linalg.matrix_rank(scaled) < 2:
         raise ValueError(
-            f"`x` must have three rows that are no line; got {len(x)} on one."
+            f"`x` must have three rows that are not on a line; got {len(x)} on one."
         )
     return Triangulation(x[:, 0], x[:, 1], Triangulation(*scaled.T).triangles)

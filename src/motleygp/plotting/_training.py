@@ -1,4 +1,4 @@
-"""How training went, in one run and in several."""
+"""The course of training, in one run and in several."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from motleygp.plotting._style import BLUE, ORANGE
 from motleygp.prediction.diagrams import later_limits, running_mean
 
 _HELD_OUT = "held-out NLPD (dashed)"
-# What a trace may count, what it is called, and its mark near the bottom of the axes.
+# The name in a trace, the label, the marker, and its height as a share of the axes.
 _REFUSALS = (
     ("refused", "refused step of q(u)", "x", 0.02),
     ("theta_refused", "refused draw of theta", "+", 0.05),
@@ -24,11 +24,12 @@ def trace(
     *,
     label: str | None = None,
 ) -> Axes:
-    """Minus the bound by iteration: each minibatch's faintly, a running mean boldly.
+    """Minus the bound by iteration: on minibatches as a faint line, its running mean as
+    a bold one.
 
-    A whole `trace_` also shows, near the bottom, where a step or a draw was refused,
-    and, dashed and on an axis at the right, the scores on held-out rows. Several runs
-    may be drawn on the same axes.
+    For a whole `trace_`, marks near the bottom show refused steps and draws, and a
+    dashed line on a second axis at the right shows the scores on held-out rows. Several
+    runs may be drawn on the same axes.
 
     **Arguments:**
 
@@ -40,7 +41,7 @@ def trace(
     nelbo = np.asarray(run["nelbo"], dtype=float)
     if nelbo.ndim != 1 or not np.isfinite(nelbo).any():
         raise ValueError(
-            "`history` must have one number per iteration, one of them finite; "
+            "`history` must have one number per iteration, at least one finite; "
             f"got shape {nelbo.shape}."
         )
     iteration = np.asarray(run.get("iteration", np.arange(1, len(nelbo) + 1)))
@@ -63,16 +64,16 @@ def trace(
 def restart_boxes(ax: Axes, scores: Mapping[str, ArrayLike]) -> Axes:
     """Scores over restarts as boxes, one per label; lower is better.
 
-    A box spans the quartiles, its line is the median, its whiskers reach 1.5 times its
-    height at most, and diamonds lie beyond them. Runs that failed, whose score is not
-    finite, are counted under the label.
+    A box spans the quartiles, its line is the median, its whiskers extend to at most
+    1.5 times its height, and diamonds mark scores beyond them. Failed runs, whose score
+    is not finite, are counted below the label.
 
     **Arguments:**
 
-    - `scores`: by label, for example ``{"fng": [r["score"] for r in m.restarts_]}``.
+    - `scores`: lists by label, such as ``{"fng": [r["score"] for r in m.restarts_]}``.
     """
     if not scores:
-        raise ValueError("`scores` must have an entry at least; got none.")
+        raise ValueError("`scores` must have at least one entry; got none.")
     rows = {name: np.asarray(own, dtype=float).ravel() for name, own in scores.items()}
     labels = []
     for name, own in rows.items():
@@ -96,7 +97,7 @@ def restart_boxes(ax: Axes, scores: Mapping[str, ArrayLike]) -> Axes:
 def _limits(
     values: np.ndarray, earlier: tuple[float, float] | None
 ) -> tuple[float, float]:
-    """Those of this run, and of earlier ones on the same axes."""
+    """The limits for this run and for earlier ones on the same axes."""
     low, high = later_limits(values)
     before_low, before_high = earlier or (low, high)
     return min(low, before_low), max(high, before_high)
@@ -109,12 +110,12 @@ def _mark_refusals(
         where = iteration[np.asarray(run.get(name, np.zeros(len(iteration)))) > 0]
         if not len(where):
             continue
-        # Once in a legend is enough for several runs.
+        # One entry in the legend is enough for several runs.
         named = label in ax.get_legend_handles_labels()[1]
         ax.scatter(
             where,
             np.full(len(where), height),
-            # Across in iterations, up in shares of the axes.
+            # Iterations on the x axis, fractions of the axes on the y axis.
             transform=ax.get_xaxis_transform(),
             marker=marker,
             color=color,
@@ -135,7 +136,7 @@ def _draw_held_out(
 
 
 def _held_out_axis(ax: Axes) -> Axes:
-    """The axis at the right that an earlier run made, or a new one."""
+    """The axis at the right, from an earlier run or new."""
     place = ax.get_position().bounds
     for other in ax.get_shared_x_axes().get_siblings(ax):
         if other.get_label() == _HELD_OUT and other.get_position().bounds == place:

@@ -1,4 +1,4 @@
-"""Answers of a fitted model: distributions, scores and inspection."""
+"""Results of a fitted model: distributions, scores and inspection."""
 
 from motleygp.prediction.fitted import Fitted as Fitted
 from motleygp.prediction.outputs import (

@@ -1,4 +1,4 @@
-"""A fitted model: the one value that answers, files, reports and updates take."""
+"""The fitted model, which predictions, files, reports and updates use."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -22,15 +22,15 @@ class Fitted(Named):
     - `model`, `q`: the model at theta = mu, and its whitened q(u).
     - `std`: the standard deviations of q(theta), one array per leaf of theta; `None`
       for a scheme without q(theta).
-    - `scheme`: how it was trained.
-    - `scaling`: the units of its inputs and outputs.
-    - `outputs`, `inputs`: their names; those of the inputs are made up where the data
-      had none, and `inputs_named` is then false.
-    - `classes`: for each output, the labels behind 0 and 1, or `None`.
-    - `seen`: for each output, its counts and its constant fit.
+    - `scheme`: the training scheme.
+    - `scaling`: the units of the inputs and outputs.
+    - `outputs`, `inputs`: their names. Inputs without names are "x0", "x1", ..., and
+      `inputs_named` is then false.
+    - `classes`: for each output, the labels of 0 and 1, or `None`.
+    - `seen`: for each output, its numbers of rows and values, and its constant fit.
     - `input_range`: the smallest and the largest value of each input.
     - `choices`: the likelihoods that were inferred, with the reasons.
-    - `trace`, `ended`: the reports of the best run's steps, and the reason for its end.
+    - `trace`, `ended`: the trace of the best run, and the reason for its end.
     - `starts`: the "score", "trace", "ended" and "error" of every start.
     """
 
@@ -54,7 +54,7 @@ class Fitted(Named):
     starts: tuple[Mapping[str, Any], ...]
 
     def __check_init__(self) -> None:
-        """A `ValueError` where the parts do not fit one another."""
+        """Raise a `ValueError` if the shapes of the parts do not match."""
         groups, size, num_inputs = self.model.prior.inducing.shape
         num_outputs = len(self.model.likelihoods)
         expected = {
@@ -75,8 +75,8 @@ class Fitted(Named):
         counts = [len(part) for part in (self.outputs, self.classes, self.seen)]
         if counts != [num_outputs] * 3 or len(self.inputs) != num_inputs:
             raise ValueError(
-                f"there must be {num_outputs} outputs and {num_inputs} inputs; got "
-                f"{counts} and {len(self.inputs)}."
+                f"`outputs`, `classes` and `seen` must have {num_outputs} entries, and "
+                f"`inputs` {num_inputs}; got {counts} and {len(self.inputs)}."
             )
         self._check_std()
 
@@ -89,16 +89,16 @@ class Fitted(Named):
 
     @property
     def seen_by_output(self) -> dict[str, Seen]:
-        """The counts and the constant fit of each output, by its name."""
+        """`seen` by the name of the output."""
         return dict(zip(self.outputs, self.seen, strict=True))
 
     @property
     def classes_by_output(self) -> dict[str, tuple[Any, Any] | None]:
-        """The labels behind 0 and 1 of each output, by its name."""
+        """`classes` by the name of the output."""
         return dict(zip(self.outputs, self.classes, strict=True))
 
     def theta(self) -> dict[str, Any]:
-        """The parameters by name, without those of q(u) and the units."""
+        """The parameters by name, without q(u) and the units."""
         return theta_arrays(self.model, self.scaling, self.outputs)
 
     def parameters(self) -> dict[str, Any]:

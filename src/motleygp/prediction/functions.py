@@ -1,4 +1,4 @@
-"""The functions of a model at new inputs: marginals, conditionals, draws."""
+"""The parameter functions of a model at new inputs: marginals, conditionals, draws."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -16,7 +16,7 @@ from motleygp.inference.objective import function_moments
 from motleygp.inference.posterior import Posterior, unwhiten, whiten
 from motleygp.numerics.chunks import in_chunks
 
-# Columns of a group that joint draws may have: their covariances take half a gigabyte.
+# The most columns of a group in joint draws; their covariance takes half a gigabyte.
 MAX_JOINT = 8192
 
 Watch = Callable[[list[slice]], Iterable[slice]]
@@ -34,8 +34,8 @@ def moments(
     observed: Sequence[Observed] = (),
     watch: Watch = iter,
 ) -> Float[np.ndarray, "2 J N"]:
-    """Means and variances of all functions at x, some rows at a time; given the outputs
-    observed there, each row by itself."""
+    """Means and variances of all functions at x, in chunks of rows. Each row is
+    conditioned on its own values of the `observed` outputs."""
     if not observed:
         return in_chunks(
             lambda x: jnp.stack(_function_moments(model, q, x.T)), x.T, watch=watch
@@ -65,7 +65,7 @@ def draws(
         )
     found = np.asarray(_draw_functions(model, q, jr.key(seed), jnp.asarray(x), num))
     if not np.isfinite(found).all():
-        raise FloatingPointError("the joint covariance at `X` has no factor.")
+        raise FloatingPointError("the joint covariance at `X` cannot be factorised.")
     return found
 
 
@@ -78,10 +78,10 @@ def draws_of_theta(
     *,
     whitened: bool,
 ) -> Iterator[tuple[Model, Posterior]]:
-    """The model at draws from q(theta), with the q that the scheme carries: that of the
-    whitened variable, or that of the inducing values themselves.
+    """The model at draws from q(theta), each with a whitened q(u).
 
-    `std` has the standard deviation of each leaf of theta.
+    `std` has the standard deviation of each leaf of theta. With `whitened`, all draws
+    share the whitened q; otherwise they share q(u) itself.
     """
     theta, fixed = eqx.partition(model, trainable(model))
     leaves, tree = jax.tree.flatten(theta)

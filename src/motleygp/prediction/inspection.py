@@ -11,7 +11,7 @@ from motleygp.prediction.fitted import Fitted
 
 
 def function_names(fitted: Fitted) -> list[str]:
-    """One name per parameter function: its output, and the parameter it stands for."""
+    """The name of each parameter function: its output and its parameter."""
     return [
         f"{name}: {function}"
         for name, likelihood in zip(
@@ -29,9 +29,9 @@ def correlation(fitted: Fitted) -> pd.DataFrame:
 
 
 def weights(fitted: Fitted) -> pd.DataFrame:
-    """The weight of each latent process, "u1" and on, in each parameter function.
+    """The weight of each latent process, "u1", "u2", ..., in each parameter function.
 
-    A process of rank R has R columns of its name.
+    A process of rank R has R columns, all with its name.
     """
     prior = fitted.model.prior
     processes = [f"u{q + 1}" for q in prior.owner]
@@ -40,7 +40,7 @@ def weights(fitted: Fitted) -> pd.DataFrame:
 
 
 def lengthscales(fitted: Fitted) -> pd.DataFrame:
-    """The length-scale of each latent process along each input, in its unit."""
+    """The length-scales of the latent processes, in the units of the inputs."""
     values = fitted.theta()["lengthscale"]
     processes = [f"u{q + 1}" for q in range(len(values))]
     return pd.DataFrame(values, index=processes, columns=list(fitted.inputs))
@@ -57,16 +57,16 @@ _prior_covariance = eqx.filter_jit(lambda prior, x, z: prior.covariance(x, z))
 
 
 def _covariance(model: Model) -> np.ndarray:
-    """The prior's covariance of the functions at one input, whichever: (J, J)."""
+    """The prior covariance of the functions at any one input: (J, J)."""
     origin = jnp.zeros((1, model.prior.inducing.shape[-1]))
     return np.asarray(_prior_covariance(model.prior, origin, origin))[:, 0, :, 0]
 
 
 def function_correlation(model: Model) -> np.ndarray:
-    """The prior's correlation between the functions at one input: (J, J).
+    """The prior correlation between the functions at one input: (J, J).
 
-    corr[f_j(x), f_i(x)] is the same at every x. A function that never varies correlates
-    with itself alone.
+    corr[f_j(x), f_i(x)] is the same at every x. A function without variance correlates
+    only with itself.
     """
     covariance = _covariance(model)
     scale = np.sqrt(np.diagonal(covariance))
@@ -80,8 +80,9 @@ def input_relevance(model: Model) -> np.ndarray:
     """How much each function varies with each input: (J, P).
 
     The root mean square slope of f_j along an input, in standard deviations of f_j per
-    standard deviation of the input as the model sees it: sqrt(-d^2 k / dx_p^2) of the
-    prior's kernel k of f_j with k(0) = 1. An input of no use has a slope near 0.
+    unit of the input as the model sees it (one standard deviation, if standardised):
+    sqrt(-d^2 k / dx_p^2) of the prior's kernel k of f_j, scaled to k(0) = 1. An
+    irrelevant input has a slope near 0.
     """
     prior, size = model.prior, model.prior.inducing.shape[-1]
     step = 1e-3 * float(jnp.min(prior.kernel.lengthscale))
@@ -93,8 +94,8 @@ def input_relevance(model: Model) -> np.ndarray:
 
 
 def summary_table(fitted: Fitted) -> Table:
-    """One row per parameter function: its mean, its spread and the input that it varies
-    most with."""
+    """One row per parameter function: its offset, its prior standard deviation, and the
+    input that it varies most with, with the distance over which it changes by one."""
     table = Table(title="parameter functions")
     table.add_column("output: parameter")
     for column in ("offset", "spread", "varies most with"):

@@ -1,7 +1,7 @@
 """Scores of one output's predictions, and tests of their calibration.
 
-Everything takes the predictive distribution `p` of an output and the values `y` that
-came, in the user's units, NaN where one is missing. Missing rows are left out.
+Functions of `p` and `y` take the predictive distribution of an output and its observed
+values, in the user's units. Rows where y is NaN are left out.
 """
 
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from sklearn.metrics import brier_score_loss
 from motleygp.numerics.chunks import chunks
 from motleygp.prediction.predictive import AbstractPredictive
 
-# Draws of the CRPS: in all, per row at least and at most, and at a time.
+# Draws for the CRPS: in total, the fewest and the most per row, and per chunk.
 _NUM_DRAWS, _FEWEST_DRAWS, _MOST_DRAWS = 1 << 20, 1 << 6, 1 << 16
 _CHUNK_DRAWS = 1 << 20
 
@@ -34,20 +34,20 @@ def rmse(p: AbstractPredictive, y: ArrayLike) -> float:
 def mae(p: AbstractPredictive, y: ArrayLike) -> float:
     """The mean of |y - median|.
 
-    The median is sought by root finding: for Beta and Gamma, the slowest of the scores.
+    The median takes root finding, so this is the slowest score for Beta and Gamma.
     """
     errors = _absolute_errors(*_observed(p, y))
     return float(np.mean(errors))
 
 
 def nlpd(p: AbstractPredictive, y: ArrayLike) -> float:
-    """Minus the mean of log p(y); infinite if a value cannot occur."""
+    """Minus the mean of log p(y); infinite if a value is outside the support."""
     kept, values = _observed(p, y)
     return float(-np.mean(kept.log_prob(values)))
 
 
 def accuracy(p: AbstractPredictive, y: ArrayLike) -> float:
-    """The share of rows whose more probable class came, for a binary output."""
+    """The share of rows whose class is the more probable one, for a binary output."""
     probability, labels = _binary(p, y, "accuracy")
     return float(np.mean((probability > 0.5) == (labels == 1)))
 
@@ -55,7 +55,7 @@ def accuracy(p: AbstractPredictive, y: ArrayLike) -> float:
 def brier(p: AbstractPredictive, y: ArrayLike) -> float:
     """The mean of (P(y = 1) - y)^2, for a binary output."""
     probability, labels = _binary(p, y, "brier")
-    # Rounding may carry a probability a little beyond 1, which scikit-learn refuses.
+    # Rounding may push a probability slightly above 1, which scikit-learn refuses.
     return float(brier_score_loss(labels, np.clip(probability, 0, 1), pos_label=1))
 
 
@@ -64,14 +64,15 @@ def crps(
 ) -> float:
     """The mean continuous ranked probability score, in the unit of y.
 
-    Of one row it is the integral of (F(t) - 1{t >= y})^2, with F the predictive cdf:
+    The score of one row is the integral of (F(t) - 1{t >= y})^2, with F the predictive
+    cdf, which equals
 
         E|Y - y| - 1/2 E|Y - Y'|,    Y, Y' ~ p independent.
 
-    In closed form for a Gaussian output and a binary one, whose score is Brier's.
-    Otherwise from a million draws, shared out among the rows, at least 64 and at most
-    65536 each: the standard error of the mean is near a thousandth of it, and below a
-    hundredth for a single row.
+    It has a closed form for Gaussian outputs, and is the Brier score for binary ones.
+    For other outputs it is estimated from a million draws, divided among the rows, with
+    at least 64 and at most 65536 per row. The standard error of the mean is about a
+    thousandth of it, and below a hundredth for a single row.
     """
     if p.likelihood.binary:
         return brier(p, y)
@@ -110,11 +111,11 @@ def _absolute_errors(p: AbstractPredictive, y: np.ndarray) -> np.ndarray:
 def _sampled_crps(draws: np.ndarray, y: np.ndarray) -> np.ndarray:
     """The unbiased estimate from n draws of each row, of shape (n, N).
 
-    With the draws x_(1) <= ... <= x_(n) in order, the mean of |x_i - x_j| over pairs is
-    2 sum_i (2i - n - 1) x_(i) / (n (n - 1)). A draw far out raises both terms alike,
-    so that heavy tails do no harm.
+    For sorted draws x_(1) <= ... <= x_(n), the mean of |x_i - x_j| over pairs is
+    2 sum_i (2i - n - 1) x_(i) / (n (n - 1)). An extreme draw raises both terms alike,
+    so heavy tails do no harm.
     """
-    # Both terms are distances: taken from y, no digits are lost far from zero.
+    # Both terms are distances, so y is subtracted first: no digits are lost far from 0.
     x = np.sort(draws - y, axis=0)
     n = len(x)
     weights = (2.0 * np.arange(1, n + 1) - n - 1.0) / (n * (n - 1.0))
@@ -125,7 +126,7 @@ def _sampled_crps(draws: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 class Significance(NamedTuple):
-    """A test's statistic, and the chance of one as extreme if all is calibrated."""
+    """The statistic of a test of calibration, and its p-value."""
 
     statistic: float
     pvalue: float
@@ -145,7 +146,8 @@ class Reliability(NamedTuple):
 def coverage(p: AbstractPredictive, y: ArrayLike, level: float = 0.95) -> float:
     """The share of y in the central interval of probability `level`, ends included.
 
-    For a discrete output the interval holds more than `level`, and so will the share.
+    The interval of a discrete output has a probability of at least `level`, and usually
+    more, so its share is usually larger too.
     """
     if not 0 < level < 1:
         raise ValueError(f"`level` must lie strictly between 0 and 1; got {level}.")
@@ -153,11 +155,11 @@ def coverage(p: AbstractPredictive, y: ArrayLike, level: float = 0.95) -> float:
     low, high = tail, 1.0 - tail
     below, upto = _cdf_pair(*_observed(p, y))
     # The interval is [q(low), q(high)], where q(u) is the smallest t with F(t) >= u.
-    # F never falls, so that y >= q(u) iff F(y) >= u. That settles the lower end. At
-    # the upper one, y > q(u) iff some t < y has F(t) >= u. The best such t of a
-    # discrete output is the value before y: y <= q(u) iff P(Y < y) < u. That of a
-    # continuous one is as near to y as one likes, where F is as near to F(y) and
-    # still below it: y <= q(u) iff F(y) <= u. One cdf does for twenty of a search.
+    # F does not decrease, so y >= q(u) iff F(y) >= u, which settles the lower end. At
+    # the upper end, y > q(u) iff some t < y has F(t) >= u. For a discrete output the
+    # best such t is the value before y: y <= q(u) iff P(Y < y) < u. For a continuous
+    # output t may be arbitrarily close to y, where F(t) is close to F(y) but below it:
+    # y <= q(u) iff F(y) <= u. This takes one cdf, and a search for q about twenty.
     not_above = below < high if p.likelihood.discrete else below <= high
     return float(np.mean((upto >= low) & not_above))
 
@@ -167,8 +169,8 @@ def pit(
 ) -> np.ndarray:
     """The probability integral transform of each row, (N,); NaN where y is missing.
 
-    F(y) for a continuous output and P(Y < y) + U P(Y = y) for a discrete one, with U
-    uniform and drawn anew for each row: uniform if y was drawn from p.
+    It is F(y) for a continuous output and P(Y < y) + U P(Y = y) for a discrete one,
+    with an independent uniform U for each row. It is uniform if y was drawn from p.
     """
     values, seen = _values(p, y)
     below, upto = _cdf_pair(p[seen], values[seen])
@@ -183,13 +185,13 @@ def pit(
 def uniformity(values: ArrayLike, *, bins: int = 10) -> Significance:
     """Pearson's chi-square test that values of `pit` are uniform on [0, 1].
 
-    Its p-value holds for five values a bin or more. NaN is left out.
+    The p-value is valid for at least five values per bin. NaN is left out.
     """
     _check_bins(bins, 2)
     values = np.asarray(values, dtype=float).ravel()
     values = values[~np.isnan(values)]
     if not len(values):
-        raise ValueError("`values` must have a number in it; got none.")
+        raise ValueError("`values` must have at least one number; got none.")
     if not ((values >= 0) & (values <= 1)).all():
         raise ValueError(
             "`values` must lie between 0 and 1; "
@@ -201,15 +203,15 @@ def uniformity(values: ArrayLike, *, bins: int = 10) -> Significance:
 
 
 def reliability(p: AbstractPredictive, y: ArrayLike, bins: int = 10) -> Reliability:
-    """How often 1 came among rows of about one probability, for a binary output.
+    """The share of ones among rows of similar probability, for a binary output.
 
-    The bins have about equal counts, and so shares of about equal accuracy; bins of
-    equal width are empty or nearly so where few probabilities lie. Rows of equal
-    probability share a bin, so that the order of rows does not matter; there may then
-    be fewer than `bins`.
+    The bins have about equal counts, so their shares are about equally accurate; bins
+    of equal width would be nearly empty where probabilities are rare. Rows of equal
+    probability share a bin, so the order of the rows does not matter, and there may be
+    fewer than `bins` bins.
     """
-    # By hand: scikit-learn's `calibration_curve` does not return the counts, from which
-    # the reach of chance is computed, and interpolates the edges of its bins.
+    # scikit-learn's `calibration_curve` does not return the counts, which the limits of
+    # chance need, and interpolates the edges of its bins.
     _check_bins(bins, 1)
     probability, labels = _binary(p, y, "reliability")
     levels = np.arange(1, bins) / bins
@@ -228,12 +230,12 @@ def reliability(p: AbstractPredictive, y: ArrayLike, bins: int = 10) -> Reliabil
 def reliability_test(p: AbstractPredictive, y: ArrayLike) -> Significance:
     """Spiegelhalter's test that the probabilities of a binary output are calibrated.
 
-    It compares the Brier score with what it is on average if y_n ~ Bernoulli(P_n):
+    It compares the Brier score with its expectation under y_n ~ Bernoulli(P_n):
 
         z = sum_n (y_n - P_n) (1 - 2 P_n) / sqrt(sum_n (1 - 2 P_n)^2 P_n (1 - P_n)),
 
-    then a standard normal; the p-value is of both sides. Probabilities near 1/2 hardly
-    count.
+    which is then about standard normal. The p-value is two-sided. Probabilities near
+    1/2 hardly count.
     """
     probability, labels = _binary(p, y, "reliability_test")
     tilt = 1.0 - 2.0 * probability
@@ -250,9 +252,9 @@ def reliability_test(p: AbstractPredictive, y: ArrayLike) -> Significance:
 def _cdf_pair(p: AbstractPredictive, y: np.ndarray) -> np.ndarray:
     """P(Y < y) and P(Y <= y), of shape (2, N); they differ for a discrete output."""
     upto = p.cdf(y)
-    # The integer before y, whether y is one itself or not.
+    # The largest integer below y.
     below = p.cdf(np.ceil(y) - 1.0) if p.likelihood.discrete else upto
-    # Weights that add up to 1 but for rounding.
+    # The weights of the quadrature sum to 1 only up to rounding.
     return np.clip(np.stack([below, upto]), 0.0, 1.0)
 
 
@@ -262,7 +264,7 @@ def _check_bins(bins: int, fewest: int) -> None:
 
 
 def _stream(random_state: RandomState) -> np.random.Generator:
-    """Random numbers of their own: values drawn by the same seed stay independent."""
+    """A random stream that is independent of values drawn from the same seed."""
     return np.random.default_rng(random_state).spawn(1)[0]
 
 
@@ -270,20 +272,20 @@ def _stream(random_state: RandomState) -> np.random.Generator:
 
 
 def _values(p: AbstractPredictive, y: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """y as numbers, and in which rows there is one."""
+    """y as floats, and whether each row is observed."""
     values = np.asarray(y, dtype=float)
     if values.shape != (len(p),):
         raise ValueError(f"`y` must have shape ({len(p)},); got {values.shape}.")
     seen = ~np.isnan(values)
     if not seen.any():
-        raise ValueError(f"`y` must have an observed row; got {len(p)} missing ones.")
+        raise ValueError(f"`y` must have an observed value; got {len(p)} missing ones.")
     return values, seen
 
 
 def _observed(
     p: AbstractPredictive, y: ArrayLike
 ) -> tuple[AbstractPredictive, np.ndarray]:
-    """The rows in which there is a y."""
+    """The observed rows of p and y."""
     values, seen = _values(p, y)
     return p[seen], values[seen]
 
@@ -291,7 +293,7 @@ def _observed(
 def _binary(
     p: AbstractPredictive, y: ArrayLike, what: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """P(y = 1) and y of the observed rows; `what` is named if y is no label."""
+    """P(y = 1) and y of the observed rows; `what` is the caller, named in errors."""
     if not p.likelihood.binary:
         raise ValueError(
             f"`{what}` must be given a binary output, such as bernoulli; "
@@ -302,5 +304,5 @@ def _binary(
     strange = labels[~p.likelihood.in_support(labels)]
     if len(strange):
         raise ValueError(f"`y` must be {p.likelihood.support}; got {strange[0]:g}.")
-    # The mean of all rows, of which some are kept: it is compiled for their number.
+    # The mean of all rows before the selection: it is compiled per number of rows.
     return p.mean[seen], labels

@@ -29,7 +29,7 @@ def predict(
 
     - `model`, `q`: the model and its whitened q(u).
     - `scaling`: the units of x and of the outputs; those of the model by default.
-    - `exposures`: of counts, one vector per output; ones by default.
+    - `exposures`: for counts, one vector per output; ones by default.
     - `observed`: outputs observed at these rows, on which each row is conditioned.
     - `watch`: iterates over the chunks of rows, and may show progress.
     """
@@ -57,8 +57,8 @@ def distributions(
     models: Sequence[tuple[Model, Posterior]] | None = None,
     watch: Watch = iter,
 ) -> dict[str, AbstractPredictive]:
-    """The predictive distribution of every output by name, in the user's units: that of
-    the fit, or the average over `models`, its draws of theta."""
+    """The predictive distribution of every output by name, in the user's units: of the
+    fitted model, or averaged over `models`, its draws of theta."""
     every = [
         predict(
             model,

@@ -15,7 +15,7 @@ from scipy.optimize import elementwise
 from motleygp.likelihoods import AbstractLikelihood
 from motleygp.numerics.chunks import chunks, in_chunks
 
-# Quantiles are sought up to here; beyond, floats have no room left.
+# The search for a quantile ends here, near the limits of floats.
 _LINE_REACH = 2.0**60
 
 _log_predictive = eqx.filter_jit(lambda lik, y, m, v: lik.log_predictive(y, m, v))
@@ -25,8 +25,7 @@ _moments = eqx.filter_jit(lambda lik, m, v: jnp.stack(lik.predictive_moments(m, 
 class AbstractPredictive(abc.ABC):
     """A distribution of one output, row by row, in the user's units.
 
-    A real output that was standardised is `shift` + `scale` times what the likelihood
-    speaks of.
+    A standardised real output is `shift` + `scale` times the y of the likelihood.
     """
 
     likelihood: AbstractLikelihood
@@ -53,22 +52,22 @@ class AbstractPredictive(abc.ABC):
 
     @abc.abstractmethod
     def inner_moments(self) -> np.ndarray:
-        """E[y] and var[y] as the likelihood sees y: (2, N)."""
+        """E[y] and var[y] in the likelihood's units: (2, N)."""
 
     def crps_in_closed_form(self, y: np.ndarray) -> np.ndarray | None:
-        """The CRPS of each row, where the likelihood has a closed form."""
+        """The CRPS of each row if the likelihood has a closed form, else `None`."""
         del y
         return None
 
     @abc.abstractmethod
     def inner_cdf(self, y: np.ndarray) -> np.ndarray:
-        """P(Y <= y) as the likelihood sees y, all rows at once."""
+        """P(Y <= y) in the likelihood's units, all rows at once."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.likelihood.name}, {len(self)} rows)"
 
     def _inside(self, y: ArrayLike) -> np.ndarray:
-        """y as the likelihood sees it."""
+        """y in the likelihood's units."""
         y = np.asarray(y, dtype=float)
         if y.shape != (len(self),):
             raise ValueError(f"`y` must have shape ({len(self)},); got {y.shape}.")
@@ -123,13 +122,13 @@ class AbstractPredictive(abc.ABC):
         return np.stack([find(level) for level in levels], axis=1)
 
     def _cdf_on_line(self, t: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """The cdf of some rows, at points of the line that maps to the support."""
+        """The cdf of some rows at `from_line(t)`."""
         return self[rows].inner_cdf(self.likelihood.from_line(t))
 
     def _root(self, level: float) -> np.ndarray:
-        """The y at which the cdf is `level`, sought on the line.
+        """The y at which the cdf is `level`, by root finding on the real line.
 
-        Where the whole reach of floats lies on one side of it, the end of that reach.
+        If no root lies within `_LINE_REACH`, the end of that range nearest to it.
         """
 
         def excess(t: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -147,7 +146,7 @@ class AbstractPredictive(abc.ABC):
     def _end(
         self, start: float, passed: Callable[[np.ndarray, np.ndarray], np.ndarray]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """One end of a bracket per row, doubled until it has `passed`, and whether."""
+        """One end of a bracket per row, doubled until `passed`, and if it passed."""
         end, done = np.full(len(self), start), np.zeros(len(self), bool)
         while True:
             left = np.flatnonzero(~done)
@@ -227,7 +226,7 @@ class Predictive(AbstractPredictive):
         seen = ~np.isnan(inside)
         valid = np.zeros_like(seen)
         valid[seen] = self.likelihood.in_support(inside[seen])
-        # A stand-in where there is nothing to score, so that one program serves all.
+        # Rows without a valid y get a stand-in, so that one program serves all rows.
         stand_in = inside[valid][0] if valid.any() else 0.0
         scored = in_chunks(
             lambda y, m, v: _log_predictive(self.likelihood, y, m, v),
@@ -248,7 +247,7 @@ class Predictive(AbstractPredictive):
 
 
 class Mixture(AbstractPredictive):
-    """The average of several predictive distributions: one per draw of theta."""
+    """The average of several predictive distributions, one per draw of theta."""
 
     def __init__(self, components: Sequence[Predictive]):
         self.components = tuple(components)

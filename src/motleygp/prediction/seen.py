@@ -1,4 +1,4 @@
-"""The data of a fit in a few numbers: a model's file holds no data."""
+"""A summary of each output's data, kept with the model in place of the data."""
 
 from typing import ClassVar
 
@@ -15,9 +15,9 @@ _log_prob = eqx.filter_jit(lambda lik, y, f: lik.log_prob(y, f))
 class Seen(Named):
     """One output of a fit, in the user's units.
 
-    `rows` and `observed` count rows and observed values. `likelihood` and the constants
-    `f` are its constant fit: the best that a model without inputs can say, to which
-    scores are compared.
+    `rows` and `observed` are the numbers of rows and of observed values. `likelihood`
+    and the constants `f` are the constant fit: the best fit that ignores the inputs, a
+    baseline for scores.
     """
 
     kind: ClassVar[str] = "seen"
@@ -36,7 +36,7 @@ class Seen(Named):
             )
 
     def log_prob(self, y: np.ndarray, exposure: np.ndarray) -> np.ndarray:
-        """log p(y) under the constant fit, at rows of these exposures."""
+        """log p(y) under the constant fit, for rows with these exposures."""
         f = np.repeat(self.f[:, None], len(y), axis=1)
         if self.likelihood.counts:
             f[0] += np.log(exposure)
@@ -46,6 +46,6 @@ class Seen(Named):
 def see(
     y: np.ndarray, likelihood: AbstractLikelihood, exposure: np.ndarray | None = None
 ) -> Seen:
-    """The values of one output, NaN where they are missing."""
+    """Summarise the values of one output, NaN where missing."""
     fitted, f = fit_constant(likelihood, y, exposure)
     return Seen(len(y), int(np.sum(~np.isnan(y))), fitted, f)

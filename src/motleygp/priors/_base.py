@@ -20,12 +20,12 @@ from motleygp.priors._sites import Sites
 
 # Added to the diagonal of K_uu, relative to that diagonal.
 DEFAULT_JITTER = 1e-8
-# Latent processes by default: one per output, between these.
+# The default number of latent processes is that of outputs, within these limits.
 _MIN_LATENTS, _MAX_LATENTS = 4, 10
 
 
 class Covariances(eqx.Module):
-    """The three covariances of one group: its inducing values u and C columns g.
+    """The three covariances of one group, with inducing values u and C columns g.
 
     A column is a value that the group contributes to parameter functions: for the
     linear model of coregionalisation, its latent process at one input.
@@ -40,34 +40,34 @@ class AbstractPrior(Named):
     """A joint Gaussian over the parameter functions f_1..f_J, made from latent
     processes, with G groups of inducing values that are independent of one another.
 
-    `groups` and `covariances` say how each group's columns covary with its inducing
-    values; `mix` says how the columns of all groups make the functions. The posterior,
-    the bound, its gradients and the predictions need nothing else.
+    `groups` and `covariances` give the covariances of each group's columns with its
+    inducing values; `mix` combines the columns of all groups into the functions. The
+    bound, its gradients and marginal predictions follow from these.
 
     `kernel` is stacked over the Q latent processes. Process q has R_q copies, which
     share its kernel; `weights` has one column per copy, in the order
     (1,1)..(1,R_1), (2,1)...
 
     A new prior has a `name` and defines the abstract methods. It overrides
-    `group_functions`, `start`, `paper_start` and `usual_num_latents` where training
-    should start elsewhere than for the linear model of coregionalisation.
+    `group_functions`, `start`, `paper_start` and `usual_num_latents` if its training
+    should not start like that of the linear model of coregionalisation.
     """
 
     kind: ClassVar[str] = "prior"
     family: ClassVar[str]
-    """The argument `prior` of the estimator that stands for this class; its `name` by
-    default."""
+    """The value of the estimator's argument `prior` that selects this class; its `name`
+    by default."""
     inducing_of: ClassVar[str | None] = None
-    """The argument `inducing` that tells it apart from others of its family."""
+    """The value of the argument `inducing` that selects it within its family."""
     shares_inducing: ClassVar[bool] = True
     """Whether functions share inducing values, so that outputs inform one another."""
     kernels: ClassVar[tuple[str, ...] | None] = None
-    """The names of the kernels it can take; `None` for all."""
+    """The names of the kernels it accepts; `None` for all."""
     parts: ClassVar[Mapping[str, str]] = MappingProxyType(
         {"inducing": "inducing", "weights": "weights"}
     )
-    distances: ClassVar[tuple[str, ...]] = ("lengthscale",)
-    """Its parameters that are distances between inputs, and so positive."""
+    own_distances: ClassVar[tuple[str, ...]] = ()
+    """Its parameters, beyond its kernel's, that are distances between inputs."""
 
     kernel: eqx.AbstractVar[AbstractKernel]
     weights: eqx.AbstractVar[Float[Array, "J R"]]
@@ -88,11 +88,11 @@ class AbstractPrior(Named):
     @property
     @abc.abstractmethod
     def columns_per_row(self) -> int:
-        """How many columns a group has for each row of the sites."""
+        """The number of columns of a group per row of the sites."""
 
     @abc.abstractmethod
     def groups(self) -> PyTree:
-        """What `covariances` needs of each group, stacked over the groups."""
+        """The arguments `group` of `covariances`, stacked over the groups."""
 
     @abc.abstractmethod
     def covariances(self, group: PyTree, sites: Sites) -> Covariances:
@@ -102,13 +102,13 @@ class AbstractPrior(Named):
     def column_covariance(
         self, group: PyTree, x: Float[Array, "N P"]
     ) -> Float[Array, "C C"]:
-        """The covariances among all columns of one group, every function at every x."""
+        """The covariances among all columns of one group, at every x."""
 
     @abc.abstractmethod
     def mix(
         self, sites: Sites, mean: Float[Array, "G C"], var: Float[Array, "G C"]
     ) -> tuple[SpanMoments, ...]:
-        """Moments of each span's functions, from those of the groups' columns."""
+        """The moments of each span's functions, from those of the groups' columns."""
 
     @abc.abstractmethod
     def covariance(
@@ -136,24 +136,33 @@ class AbstractPrior(Named):
             ),
         )
 
-    @classmethod
-    def check_parameters(cls, values: Mapping[str, Any]) -> None:
-        """A `ValueError` that names a parameter outside its constraints."""
-        for name in cls.distances:
+    @property
+    def distances(self) -> tuple[str, ...]:
+        """The parameters that are distances between inputs, and so positive."""
+        return (*self.kernel.distances, *self.own_distances)
+
+    def check_parameters(self, values: Mapping[str, Any]) -> None:
+        """Raise a `ValueError` that names a parameter outside its constraints."""
+        for name in self.distances:
             value = np.asarray(values[name])
             if not (value > 0).all():
                 raise ValueError(f"`{name}` must be positive; got {np.min(value):g}.")
 
     def check_shapes(self) -> None:
-        """A `ValueError` where the arrays do not fit one another."""
+        """Raise a `ValueError` if the shapes of the arrays do not match."""
         if self.inducing.ndim != 3:
             raise ValueError(
                 f"`inducing` must have shape (G, M, P); got {self.inducing.shape}."
             )
+        if sum(self.rank) != self.weights.shape[1]:
+            raise ValueError(
+                f"`rank` must add up to the columns of `weights`, "
+                f"{self.weights.shape[1]}; got {self.rank}."
+            )
         expected = (len(self.rank), self.inducing.shape[-1])
         if self.kernel.lengthscale.shape != expected:
             raise ValueError(
-                "the kernel must have one length-scale per latent process and input, "
+                "`kernel` must have one length-scale per latent process and input, "
                 f"{expected}; got {self.kernel.lengthscale.shape}."
             )
 
@@ -161,21 +170,21 @@ class AbstractPrior(Named):
 
     @classmethod
     def usual_num_latents(cls, num_outputs: int, num_functions: int) -> int:
-        """Q where the user gives none; never more than there are functions."""
+        """The default Q, at most the number of functions."""
         return min(max(num_outputs, _MIN_LATENTS), _MAX_LATENTS, num_functions)
 
     @classmethod
     def group_functions(
         cls, num_functions: int, num_copies: int
     ) -> Sequence[int | None]:
-        """For each group of inducing points, the function whose rows they lie among;
+        """For each group, the function among whose rows its inducing points start;
         `None` for the rows of all functions."""
         del num_functions
         return [None] * num_copies
 
     @classmethod
     def start(cls, drawn: "Drawn") -> "AbstractPrior":
-        """The prior at the start of training, its weights scaled to unit variance."""
+        """The prior at the start of training, with functions of about unit variance."""
         return cls.assembled(drawn, drawn.weights / np.sqrt(drawn.weights.shape[1]))
 
     @classmethod
@@ -190,7 +199,7 @@ class AbstractPrior(Named):
     def assembled(
         cls, drawn: "Drawn", weights: Float[np.ndarray, "J R"], **own: Any
     ) -> "AbstractPrior":
-        """The prior from its drawn parts, these weights, and arguments of its own."""
+        """The prior from its drawn parts, these weights, and its further arguments."""
         make: Any = cls
         return make(
             kernel=drawn.kernel.start(drawn.lengthscale),
@@ -203,7 +212,7 @@ class AbstractPrior(Named):
 
 
 class Drawn(NamedTuple):
-    """The parts of a prior that are drawn from a seed or found from the data.
+    """The parts of a prior that are drawn at random or computed from the data.
 
     `weights` are drawn from N(0, 1); `spread` is the scale of the inputs.
     """
@@ -229,8 +238,8 @@ def ranks(rank: int | Sequence[int], num_copies: int) -> tuple[int, ...]:
 
 
 def check_groups(inducing: Array, number: int, what: str) -> None:
-    """A `ValueError` unless there is one matrix of inducing points for each row or
-    column of the weights."""
+    """Raise a `ValueError` unless there is one matrix of inducing points for each row
+    or column of the weights."""
     if inducing.shape[0] != number:
         raise ValueError(
             f"`inducing` must have one matrix for each {what} of `weights`, "
@@ -241,10 +250,10 @@ def check_groups(inducing: Array, number: int, what: str) -> None:
 def sample(
     prior: AbstractPrior, key: RandomKey, x: Float[Array, "N P"], *, num: int = 1
 ) -> Float[Array, "num J N"]:
-    """Draws of all functions at x from the joint prior, their covariances included.
+    """Draws of all functions at x from their joint prior.
 
-    One Cholesky factor of all J N values: for inspection and simulation, not for
-    thousands of rows.
+    It factorises the covariance matrix of all J N values: for inspection and
+    simulation, not for thousands of rows.
     """
     size = prior.num_functions * x.shape[0]
     joint = prior.covariance(x, x).reshape(size, size)

@@ -35,13 +35,13 @@ from motleygp.priors._base import (
 )
 from motleygp.priors._sites import Sites
 
-# Length-scales of the smoothing kernels at the start, in those of the inputs: short, so
-# that a convolution starts near the linear model with the same processes, and lengthens
-# where a function needs it.
+# Length-scales of the smoothing kernels at the start, relative to the spread of the
+# inputs: short, so that a convolution starts near the linear model with the same
+# processes. They grow where a function needs it.
 _SMOOTHING = 0.05
-# The paper's length-scales, relative to its linear model's, and its variance of q(u).
+# The paper's factor on the length-scales of its linear model, and variance of q(u).
 _PAPER_SCALE, _PAPER_VARIANCE = 0.1, 9.0
-# Latent processes where they are no more than the scales that every function can use.
+# Default latent processes of `Convolution`: each adds a scale to every function.
 _SCALES = 4
 
 
@@ -50,14 +50,15 @@ class AbstractConvolution(AbstractPrior):
 
     **Arguments:**
 
-    - `kernel`: an `EQ` kernel, stacked over the Q processes: the square roots of the
-      diagonals of L_q. Where it is normalised, the smoothing kernels are too.
+    - `kernel`: an `EQ` kernel, stacked over the Q processes; its length-scales are the
+      square roots of the diagonals of L_q. If it is normalised, the smoothing kernels
+      are too.
     - `weights`: S^i_{j,q}, one row per function and one column per copy.
     - `smoothing`: length-scales of the smoothing kernels, the square roots of the
       diagonals of kappa_j: one row per function.
     - `inducing`: Z, one (M, P) matrix per group.
     - `rank`: R_q, one number or one per process.
-    - `jitter`: what is added to the diagonal of K_uu, relative to that diagonal.
+    - `jitter`: the jitter on the diagonal of K_uu, relative to that diagonal.
     """
 
     family: ClassVar[str] = "convolution"
@@ -65,7 +66,7 @@ class AbstractConvolution(AbstractPrior):
     parts: ClassVar[Mapping[str, str]] = MappingProxyType(
         {**AbstractPrior.parts, "smoothing": "log_smoothing"}
     )
-    distances: ClassVar[tuple[str, ...]] = ("lengthscale", "smoothing")
+    own_distances: ClassVar[tuple[str, ...]] = ("smoothing",)
 
     kernel: EQ
     weights: Float[Array, "J R"]
@@ -92,7 +93,7 @@ class AbstractConvolution(AbstractPrior):
         self.jitter = jitter
 
     def __check_init__(self) -> None:
-        # The integrals are in closed form for these alone.
+        # The integrals have a closed form only for these.
         if self.kernels is not None and self.kernel.name not in self.kernels:
             raise ValueError(
                 f"`kernel` must be one of {', '.join(self.kernels)} for a convolution; "
@@ -158,8 +159,8 @@ class AbstractConvolution(AbstractPrior):
         x: Float[Array, "N P"],
         z: Float[Array, "K P"],
     ) -> Float[Array, "J N J K"]:
-        """The part of one process in the covariances, without the weights: the closed
-        form at the head of this file, for every pair of functions."""
+        """One process's share of the covariances, without the weights: the closed form
+        at the head of this file, for every pair of functions."""
         kappa = jnp.exp(2.0 * self.log_smoothing)[:, None, :]
         square = kappa + jnp.swapaxes(kappa, 0, 1) + jnp.exp(log_square)
         log_det = jnp.sum(jnp.log(square), axis=-1)
@@ -176,8 +177,8 @@ class AbstractConvolution(AbstractPrior):
 def _weighted_sum(
     weights: Float[Array, " R"], values: Float[Array, "M R N"]
 ) -> Float[Array, "M N"]:
-    """Term by term: a few whole-matrix additions are faster than a contraction over
-    the middle axis."""
+    """sum_r weights_r values[:, r], term by term: a few additions of matrices are
+    faster than a contraction over the middle axis."""
     total = weights[0] * values[:, 0]
     for r in range(1, len(weights)):
         total += weights[r] * values[:, r]
@@ -185,7 +186,7 @@ def _weighted_sum(
 
 
 class _FunctionGroup(NamedTuple):
-    """What one function's covariances need."""
+    """The parameters of one function's covariances."""
 
     function: Int[Array, ""]
     weights: Float[Array, " R"]
@@ -196,10 +197,10 @@ class _FunctionGroup(NamedTuple):
 class Convolution(AbstractConvolution):
     """Convolution processes with inducing values of the functions, as in the paper.
 
-    They are those of each f_j at points Z_j of its own, so there are J groups. With p
-    and q independent across groups the functions are independent given the parameters,
-    and share those alone: what one output shows does not fill a gap in another, as it
-    does with `LatentConvolution`.
+    Group j holds the values of f_j at its own points Z_j, so there are J groups. p and
+    q are independent across groups, so the functions are independent given the
+    parameters and share nothing else. One output does not fill the gaps of another, as
+    it does with `LatentConvolution`.
 
     **Arguments:** those of `AbstractConvolution`; one matrix in `inducing` per row of
     `weights`.
@@ -212,14 +213,13 @@ class Convolution(AbstractConvolution):
     def __check_init__(self) -> None:
         check_groups(self.inducing, self.num_functions, "row")
 
-    @classmethod
-    def check_parameters(cls, values: Mapping[str, Any]) -> None:
+    def check_parameters(self, values: Mapping[str, Any]) -> None:
         super().check_parameters(values)
-        # A function with inducing values of its own must vary.
+        # K_uu of a function without weights would be zero.
         silent = ~np.any(values["weights"], axis=1)
         if silent.any():
             raise ValueError(
-                "`weights` must have a weight other than 0 in every row; row "
+                "`weights` must have a nonzero entry in every row; row "
                 f"{np.argmax(silent)} has none."
             )
 
@@ -237,8 +237,8 @@ class Convolution(AbstractConvolution):
 
     @classmethod
     def start(cls, drawn: Drawn) -> AbstractPrior:
-        # A function with inducing values of its own sees the squared weights alone, as
-        # its kernel's mixture of scales: all of them, to begin with.
+        # A function's kernel is a mixture of scales with the squared weights; at the
+        # start, all scales have the same weight.
         return super().start(drawn._replace(weights=np.sign(drawn.weights)))
 
     @property
@@ -265,8 +265,8 @@ class Convolution(AbstractConvolution):
     def _mixture(
         self, group: _FunctionGroup
     ) -> tuple[Float[Array, "R P"], Float[Array, " R"]]:
-        """One function's kernel, a sum over the copies: their squared length-scales and
-        their variances."""
+        """The squared length-scales and the variances of the copies, whose sum is one
+        function's kernel."""
         square = 2.0 * jnp.exp(2.0 * group.log_smoothing) + jnp.exp(self._log_squares())
         variance = group.weights**2
         if self.kernel.normalised:

@@ -1,4 +1,4 @@
-"""Convolution processes whose functions share inducing values of the processes."""
+"""Convolution processes whose functions share the latent inducing values."""
 
 from typing import ClassVar, NamedTuple
 
@@ -13,7 +13,7 @@ from motleygp.priors._sites import Sites
 
 
 class _LatentGroup(NamedTuple):
-    """What one copy's covariances need."""
+    """The parameters of one copy's covariances."""
 
     kernel: EQ
     inducing: Float[Array, "M P"]
@@ -22,9 +22,9 @@ class _LatentGroup(NamedTuple):
 class LatentConvolution(AbstractConvolution):
     """Convolution processes with inducing values of the latent processes u^i_q.
 
-    They are shared by all functions: there are G = sum_q R_q groups, as for `LMC`, and
-    the functions inform one another. A group has a column for each function at each
-    row, so it costs J projections where `LMC` needs one.
+    All functions share them: there are G = sum_q R_q groups, as for `LMC`, and the
+    functions inform one another. A group has one column per function and row, so it
+    costs J projections where `LMC` needs one.
 
     **Arguments:** those of `AbstractConvolution`; one matrix in `inducing` per column
     of `weights`.
@@ -44,7 +44,7 @@ class LatentConvolution(AbstractConvolution):
         return _LatentGroup(self.kernel.take(self.owner), self.inducing)
 
     def covariances(self, group: _LatentGroup, sites: Sites) -> Covariances:
-        """Column (j, n) is the share of this process in f_j(x_n), without S_{j,q}."""
+        """Column (j, n) is this process's share of f_j(x_n), without S_{j,q}."""
         kernel, z = group
         if len(sites.spans) == 1:
             x = sites.x

@@ -24,8 +24,8 @@ from motleygp.priors._sites import Sites, pick
 class LMC(AbstractPrior):
     """f_j = sum_q sum_{i <= R_q} a^i_{j,q} u^i_q with u^i_q ~ GP(0, k_q).
 
-    The R_q copies of process q share the kernel k_q; each has inducing points of its
-    own, so there are G = sum_q R_q groups, in the order (1,1)..(1,R_1), (2,1)...
+    The R_q copies of process q share the kernel k_q; each has its own inducing points,
+    so there are G = sum_q R_q groups, in the order (1,1)..(1,R_1), (2,1)...
 
     **Arguments:**
 
@@ -33,7 +33,7 @@ class LMC(AbstractPrior):
     - `weights`: a^i_{j,q}, one row per function and one column per group.
     - `inducing`: Z, one (M, P) matrix per group.
     - `rank`: R_q, one number or one per process.
-    - `jitter`: what is added to the diagonal of K_uu, relative to that diagonal.
+    - `jitter`: the jitter on the diagonal of K_uu, relative to that diagonal.
     """
 
     name: ClassVar[str] = "lmc"
@@ -73,7 +73,7 @@ class LMC(AbstractPrior):
         self, group: tuple[AbstractKernel, Array], sites: Sites
     ) -> Covariances:
         kernel, z = group
-        # One call for both blocks: the kernel is dearer by the call than by the entry.
+        # One call for both blocks: a call of the kernel costs more than its entries.
         both = kernel(z, jnp.concatenate([z, sites.x]))
         num_inducing = z.shape[0]
         return Covariances(

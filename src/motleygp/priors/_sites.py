@@ -1,4 +1,4 @@
-"""Where the parameter functions are wanted."""
+"""The inputs at which the parameter functions are evaluated."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from motleygp._types import SpanMoments
 
 
 class Span(NamedTuple):
-    """Rows `start` to `stop` of the sites, and the functions that are wanted there."""
+    """Rows `start:stop` of the sites, and the functions evaluated there."""
 
     start: int
     stop: int
@@ -20,17 +20,17 @@ class Span(NamedTuple):
 
 
 class Sites(eqx.Module):
-    """Rows of inputs, in spans; each function is wanted at the rows of one span.
+    """Rows of inputs, in spans; each function is evaluated at the rows of one span.
 
-    A prior whose functions share their projections makes them once at every row; one
-    whose functions have projections of their own makes each at its own rows alone.
+    A prior whose functions share projections computes them once, at every row; a prior
+    whose functions have their own projections computes each at its own rows only.
     """
 
     x: Float[Array, "N P"]
     spans: tuple[Span, ...] = eqx.field(static=True)
 
     def own_rows(self, num_functions: int) -> Int[np.ndarray, "J C"]:
-        """The rows of each function, filled up to the longest span with its first."""
+        """The rows of each function, padded with the first to the longest span."""
         longest = max(span.stop - span.start for span in self.spans)
         rows = np.zeros((num_functions, longest), dtype=int)
         for start, stop, functions in self.spans:
@@ -42,7 +42,7 @@ class Sites(eqx.Module):
     def split(
         self, mean: Float[Array, "J C"], var: Float[Array, "J C"]
     ) -> tuple[SpanMoments, ...]:
-        """Moments of all functions at their `own_rows`, span by span."""
+        """Split the moments of all functions at their `own_rows` by span."""
         return tuple(
             (
                 pick(mean, span.functions)[:, : span.stop - span.start],
@@ -58,7 +58,7 @@ def everywhere(x: Float[Array, "N P"], num_functions: int) -> Sites:
 
 
 def join(parts: Sequence[tuple[Float[Array, "_ P"], tuple[int, ...]]]) -> Sites:
-    """Sites from pairs of rows and the functions that are wanted there."""
+    """Sites from pairs of rows and the functions evaluated there."""
     ends = np.cumsum([0] + [x.shape[0] for x, _ in parts])
     spans = tuple(
         Span(int(ends[i]), int(ends[i + 1]), functions)
@@ -68,10 +68,10 @@ def join(parts: Sequence[tuple[Float[Array, "_ P"], tuple[int, ...]]]) -> Sites:
 
 
 def pick(array: Shaped[Array, "J ..."], functions: tuple[int, ...]) -> Array:
-    """The rows of `array` that belong to some functions.
+    """The rows of `array` for these functions.
 
-    A slice where they are neighbours: it is cheaper than a gather, and its derivative
-    cheaper still.
+    A slice if they are consecutive: it is cheaper than a gather, and its derivative
+    even more so.
     """
     first, last = functions[0], functions[-1]
     if functions == tuple(range(first, last + 1)):

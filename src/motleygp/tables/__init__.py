@@ -1,4 +1,4 @@
-"""Tables that users bring, and the likelihoods inferred from them."""
+"""The users' tables, and the likelihoods inferred from them."""
 
 from motleygp.tables.columns import Column as Column
 from motleygp.tables.frames import Table as Table, as_table as as_table

@@ -1,4 +1,4 @@
-"""Frames and series of any library that narwhals knows."""
+"""Frames and series of any library that narwhals supports."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ import scipy.sparse
 
 def as_narwhals(value: Any) -> Any:
     """A narwhals frame or series, or the value itself."""
-    if scipy.sparse.issparse(value):  # which narwhals cannot look at
+    if scipy.sparse.issparse(value):  # narwhals cannot inspect it
         return value
     try:
         return nw.from_native(

@@ -1,6 +1,6 @@
 """The rules behind `outputs="auto"`: see `infer`.
 
-Each rule gives a verdict on the observed values of one output, sorted.
+Each rule gives a verdict on the sorted observed values of one output.
 """
 
 import math
@@ -11,45 +11,45 @@ import numpy as np
 import scipy.special
 import scipy.stats
 
-# Every float from here on is whole, so that being whole says nothing.
+# From here on every float is a whole number, so being whole says nothing.
 _ALL_WHOLE = 2.0**53
-# Fewer rows do not tell a noise that varies from one that does not: ten rows in each
-# of five stretches of the inputs give each stretch's noise to a quarter.
+# With fewer rows, varying noise cannot be told from constant noise: ten rows in each of
+# five regions of the inputs give the noise of a region to within a quarter.
 _ENOUGH_ROWS = 50
-# Scales people answer on have up to ten levels, or eleven with both ends.
+# Rating scales have up to ten levels, or eleven from 0 to 10.
 _FEW_LEVELS = 11
-# Levels are levels when most of them come back, as in a handful of rows nothing does,
-# nor beside the zeros of a column that is mostly 0.
+# Levels repeat: the median level has at least this many rows. Few values repeat in a
+# handful of rows, or beside the zeros of a column that is mostly 0.
 _REPEATS = 3
-# A count's largest value is rare; the top of a scale is where answers pile up.
+# The largest count is rare; the top of a rating scale is often common.
 _TOP_SHARE = 0.1
 # How far below its bound a statistic of counts may fall by chance, in standard
 # deviations: about once in a thousand columns.
 _SIGMAS = 3.0
-# Inputs often explain a variance of a few times the mean; beyond, some of it is noise.
+# Inputs often explain a variance of a few times the mean; a larger one is partly noise.
 _OVERDISPERSED = 3.0
-# Amounts: a Poisson of rate 100 is normal but for a skewness of 0.1, so a normal loses
-# nothing and may have another noise. Both must hold: counts may have a long tail, and
-# counts of a few hundred are common.
+# Larger numbers are amounts. A Poisson of rate 100 is nearly normal, with a skewness of
+# 0.1, so a normal fits as well and may have another noise. Both limits must be reached:
+# counts may have a long tail, and counts of a few hundred are common.
 _LARGE_MEDIAN, _LARGE_MAXIMUM = 100.0, 1000.0
-# Below a tenth, 1 - y is about 1 and a Beta is a Gamma: nothing says proportion.
+# Below a tenth, 1 - y is about 1 and a Beta is nearly a Gamma.
 _SMALL_SHARE = 0.1
 # Proportions usually reach one half; positive numbers in a large unit need not.
 _USUAL_SHARE = 0.5
-# Percentages that vary come near 100. A column in another unit has its maximum
+# Percentages that vary come near 100. The maximum of a column in another unit is
 # between 90 and 100 by chance, about one time in twenty.
 _PERCENT_REACH = (90.0, 100.0)
 # Standard deviations between the mean and 0: a Gamma has a skewness of 2/5 here, and
 # less beyond; a normal puts 3e-7 of its mass below 0.
 _FAR_FROM_ZERO = 5.0
-# In nats: odds of 20 to 1 between two fits with as many parameters.
+# In nats: odds of 20 to 1 between two fits with the same number of parameters.
 _CLEAR = 3.0
-# Variances, and ratios of them, overflow or vanish beyond these.
+# Beyond these sizes, variances and their ratios overflow or underflow.
 _SQUARABLE = (1e-150, 1e150)
 
 
 class Verdict(NamedTuple):
-    """A choice without a name; its doubts are clauses, not yet a sentence."""
+    """A `Choice` without a name; its doubts are the clauses of the warning."""
 
     likelihood: str
     reason: str
@@ -85,12 +85,12 @@ def _two_values(y: np.ndarray, levels: np.ndarray, kind: str) -> Verdict:
         "gaussian",
         f"two values, {low} and {high}, {share} are {high}",
         (),
-        (f"it has two values only: code {low} as 0 and {high} as 1 for bernoulli",),
+        (f"it has only two values: code {low} as 0 and {high} as 1 for bernoulli",),
     )
 
 
 def _whole_numbers(y: np.ndarray, num_levels: int, few: bool) -> Verdict:
-    """Rule 2, and what whole numbers are that are not counts."""
+    """Rule 2, and the verdict on whole numbers that are not counts."""
     spread = f"variance {_dispersion(y):.3g} times the mean"
     other = _few_levels(y, num_levels) if few else _quantity(y)
     if (impossible := _not_poisson(y)) is not None:
@@ -105,16 +105,16 @@ def _whole_numbers(y: np.ndarray, num_levels: int, few: bool) -> Verdict:
 
 
 def _not_poisson(y: np.ndarray) -> str | None:
-    """What no Poisson does, whatever its rate does."""
-    # Rates that vary only add: var[y] = E[rate] + var[rate], and by Jensen
-    # P(y = 0) = E[exp(-rate)] >= exp(-E[rate]).
+    """Why the values cannot be Poisson, whatever the rates are, or `None`."""
+    # Varying rates only add variance, var[y] = E[rate] + var[rate], and zeros: by
+    # Jensen, P(y = 0) = E[exp(-rate)] >= exp(-E[rate]).
     ratio = _dispersion(y)
     if ratio < 1 - _SIGMAS * math.sqrt(2 / len(y)):
-        return f"its variance is {ratio:.3g} times its mean, less than any poisson's"
+        return f"its variance is {ratio:.3g} times its mean, too small for poisson"
     zeros, expected = int(np.sum(y == 0)), len(y) * math.exp(-np.mean(y))
     if zeros < expected - _SIGMAS * math.sqrt(expected):
         return (
-            f"it has {_plural(zeros, 'zero')}, where any poisson would have "
+            f"it has {_plural(zeros, 'zero')}, where poisson would have about "
             f"{round(expected)} or more"
         )
     return None
@@ -124,8 +124,8 @@ def _large_for_counts(y: np.ndarray) -> str | None:
     if np.median(y) < _LARGE_MEDIAN or y.max() < _LARGE_MAXIMUM:
         return None
     return (
-        f"its values, {_range(y)}, are large for counts: poisson would fix their "
-        "noise at the root of their mean"
+        f"its values, {_range(y)}, are large for counts, and poisson would fix their "
+        "standard deviation at the square root of their mean"
     )
 
 
@@ -133,18 +133,18 @@ def _doubts_of_counts(y: np.ndarray, few: bool) -> tuple[str, ...]:
     ratio, doubts = _dispersion(y), _percentages(y)
     if ratio > _OVERDISPERSED:
         doubts += (
-            f"its variance is {ratio:.3g} times its mean, and poisson has no room "
-            "for what the inputs do not explain of it",
+            f"its variance is {ratio:.3g} times its mean, which poisson can fit only "
+            "if the inputs explain the excess",
         )
     elif _far_from_zero(y):
         doubts += (
-            f"its values, {_range(y)}, are far from 0, where a normal does as well as "
+            f"its values, {_range(y)}, are far from 0, where a normal fits as well as "
             "poisson and learns its noise",
         )
     if few and np.mean(y == y.max()) > _TOP_SHARE:
         doubts += (
-            f"many values are the largest, {number(y.max())}, as on a scale, and no "
-            "likelihood has ordered categories yet",
+            f"many values equal the largest, {number(y.max())}, as on a rating scale, "
+            "and there is no likelihood for ordered categories yet",
         )
     return doubts
 
@@ -155,7 +155,7 @@ def _few_levels(y: np.ndarray, num_levels: int) -> Verdict:
         f"{num_levels} levels, {_range(y)}, in {len(y)} rows",
         (),
         (
-            f"it has {num_levels} levels only, and no likelihood has ordered "
+            f"it has only {num_levels} levels, and there is no likelihood for ordered "
             "categories yet",
         ),
     )
@@ -168,8 +168,8 @@ def _proportion(y: np.ndarray) -> Verdict:
     doubts = ()
     if y.max() < _USUAL_SHARE:
         doubts = (
-            f"nothing is above {number(y.max())}, so that it may be no proportion but "
-            "a positive number",
+            f"nothing is above {number(y.max())}, so it may be a positive number "
+            "rather than a proportion",
         )
     others = tuple(name for name in _quantity(y).candidates if name != "beta")
     top = number(y.max())
@@ -179,14 +179,14 @@ def _proportion(y: np.ndarray) -> Verdict:
 
 
 def _closed_proportion(y: np.ndarray, ends: Mapping[str, int]) -> Verdict:
-    """Proportions with zeros and ones among them, how many of each by their name."""
+    """Proportions with some zeros or ones, of which `ends` has the counts."""
     real, also = _real(len(y))
-    reason = f"between 0 and 1, {sum(ends.values())} of {len(y)} at the ends"
+    reason = f"between 0 and 1, {sum(ends.values())} of {len(y)} are 0 or 1"
     found = " and ".join(_plural(count, end) for end, count in ends.items() if count)
-    doubt = f"beta has no place for its {found}: it would do if they were moved inside"
+    doubt = f"beta does not allow its {found}: to use beta, move them into (0, 1)"
     if ends["one"]:
         return Verdict(real, reason, (also,), (doubt,))
-    # Without a one, it may as well be a positive number that is sometimes 0.
+    # Without ones, it may also be a positive number that is sometimes 0.
     other = _quantity(y)
     return Verdict(real, reason, other.alternatives, (doubt, *other.doubts))
 
@@ -208,7 +208,7 @@ def _positive(y: np.ndarray) -> Verdict:
     beta = ("beta",) if y.max() < 1 else ()
     seen = f"positive, {_range(y)}"
     if _far_from_zero(y):
-        reason = f"{seen}, mean over {_FAR_FROM_ZERO:g} standard deviations from 0"
+        reason = f"{seen}, mean over {_FAR_FROM_ZERO:g} standard deviations above 0"
         return Verdict(real, reason, (also, "gamma", *beta))
     over_normal, over_exponential = _gamma_gains(y)
     gap = f"{abs(over_normal):.3g}"
@@ -219,7 +219,7 @@ def _positive(y: np.ndarray) -> Verdict:
     if over_normal < -_CLEAR:
         reason = f"{seen}, a normal fits better than gamma by {gap} nats"
         return Verdict(real, reason, (also, "gamma", *beta))
-    reason = f"{seen}, a normal and gamma fit alike, {gap} nats apart"
+    reason = f"{seen}, a normal and gamma fit equally well, {gap} nats apart"
     doubt = "its values are positive, and gamma fits them about as well as a normal"
     return Verdict(real, reason, ("gamma", also, *beta), (doubt,))
 
@@ -230,17 +230,17 @@ def _with_zeros(y: np.ndarray) -> Verdict:
     return Verdict(
         real,
         f"not negative, {_range(y)}, {zeros} of {len(y)} are 0",
-        # The one likelihood that stays above 0 and may be 0.
+        # The only likelihood of numbers that are at least 0.
         ("exponential", also),
         (
-            f"gamma has no place for its {_plural(zeros, 'zero')}, and no likelihood "
-            "has a point mass at 0 yet",
+            f"gamma does not allow its {_plural(zeros, 'zero')}, and there is no "
+            "likelihood with a point mass at 0 yet",
         ),
     )
 
 
 def _real(num_rows: int) -> tuple[str, str]:
-    """The likelihood of a real number, and the other one."""
+    """The likelihood for real numbers, and its alternative."""
     if num_rows < _ENOUGH_ROWS:
         return "gaussian", "hetgaussian"
     return "hetgaussian", "gaussian"
@@ -250,7 +250,7 @@ def _percentages(y: np.ndarray) -> tuple[str, ...]:
     low, high = _PERCENT_REACH
     if y.min() < 0 or not low <= y.max() <= high:
         return ()
-    return ("it may hold percentages: divided by 100, they would be proportions",)
+    return ("it may hold percentages, which divided by 100 would be proportions",)
 
 
 def extremes(y: np.ndarray) -> tuple[str, ...]:
@@ -259,10 +259,13 @@ def extremes(y: np.ndarray) -> tuple[str, ...]:
     # Numbers below `tiny` are 0 in compiled programs, and have no logarithm there.
     if low <= sizes.max() <= high and sizes.min() >= tiny:
         return ()
-    return (f"its values, {_range(y)}, leave the range of floats: change their unit",)
+    return (
+        f"its values, {_range(y)}, are outside the usable range of floats: use another "
+        "unit",
+    )
 
 
-# What the rules measure.
+# Statistics.
 
 
 def _whole(y: np.ndarray) -> bool:
@@ -275,19 +278,19 @@ def _dispersion(y: np.ndarray) -> float:
 
 
 def _far_from_zero(y: np.ndarray) -> bool:
-    # In units of the largest, so that squares neither overflow nor underflow.
+    # In units of the largest value, so that squares neither overflow nor underflow.
     z = y / y.max()
     return bool(np.mean(z) > _FAR_FROM_ZERO * np.std(z))
 
 
 def _gamma_gains(y: np.ndarray) -> tuple[float, float]:
-    """By how many nats the best Gamma beats the best normal and exponential.
+    """The gains of the best Gamma over the best normal and exponential, in nats.
 
     All three scale with y, so the gains do not depend on its unit.
     """
     z, logs = y / y.max(), np.log(y) - np.log(y.max())
     log_mean, mean_log = math.log(np.mean(z)), float(np.mean(logs))
-    # Values that underflow in this unit are positive all the same.
+    # Values that underflow in this unit are still positive.
     positive = np.maximum(z, np.finfo(float).tiny)
     shape = scipy.stats.gamma.fit(positive, floc=0)[0]
     gamma = shape * (math.log(shape) - log_mean + mean_log - 1) - mean_log
@@ -297,7 +300,7 @@ def _gamma_gains(y: np.ndarray) -> tuple[float, float]:
     return float(len(y) * (gamma - normal)), float(len(y) * (gamma - exponential))
 
 
-# Words.
+# Texts.
 
 
 def number(value: float) -> str:

@@ -1,4 +1,4 @@
-"""One output as numbers: bools, integers, reals, or labels of two classes."""
+"""One output as numbers, from bools, integers, reals or labels of two classes."""
 
 from typing import Any, NamedTuple
 
@@ -7,13 +7,13 @@ import numpy as np
 
 from motleygp.tables._native import as_narwhals, floats, is_missing
 
-# Categories named in a message.
+# The most categories that a message names.
 _SHOWN = 5
 
 
 class Column(NamedTuple):
-    """One output: numbers, NaN where missing; what they were, "bool", "integer" or
-    "real"; and what 0 and 1 stand for, where they stand for something."""
+    """One output: its values as numbers, NaN where missing; their original type,
+    "bool", "integer" or "real"; and the labels of 0 and 1, if it has labels."""
 
     values: np.ndarray
     kind: str
@@ -78,7 +78,7 @@ def _labels(
     missing: np.ndarray,
     classes: tuple[Any, Any] | None,
 ) -> Column:
-    """Two classes as 0 and 1, in the order of their names or of an earlier table."""
+    """Two classes as 0 and 1, in alphabetical order or in that of an earlier table."""
     found = sorted({v for v, gone in zip(values, missing, strict=True) if not gone})
     if classes is None:
         if len(found) != 2:

@@ -1,6 +1,6 @@
-"""What users bring: arrays, frames, dicts and lists, as one list per output.
+"""The users' arrays, frames, dicts and lists, converted output by output.
 
-Frames are those of pandas, polars and whatever else narwhals knows.
+Frames may be those of pandas, polars or any other library that narwhals supports.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,11 +35,11 @@ Classes = Mapping[str, tuple[Any, Any] | None]
 
 
 def as_table(X: Any, Y: Any, classes: Classes | None = None) -> Table:
-    """X and Y in any of their forms, output by output.
+    """X and Y in any supported form, converted output by output.
 
     Y is a matrix, a frame, or a dict or list of vectors; X is a matrix or frame that
-    all outputs share, or a dict or list of them, one per output. `classes` are those of
-    an earlier table, by which labels are read.
+    all outputs share, or a dict or list of them, one per output. `classes` has the
+    labels of an earlier table, by output.
     """
     columns = as_columns(Y, classes)
     names = list(columns)
@@ -56,7 +56,7 @@ def as_columns(Y: Any, classes: Classes | None = None) -> dict[str, Column]:
 
 
 def inputs(X: Any, names: Sequence[str]) -> list[Any]:
-    """The inputs of each output, as they came: its own, or those that all share."""
+    """The unconverted inputs of each output: its own, or those that all share."""
     check_dense(X)  # one kind of sparse matrix is a mapping
     if isinstance(X, Mapping):
         if set(X) != set(names):
@@ -76,10 +76,10 @@ def inputs(X: Any, names: Sequence[str]) -> list[Any]:
 
 
 def check_dense(X: Any, name: str = "X") -> None:
-    """A `ValueError` for a sparse matrix."""
+    """Raise a `ValueError` for a sparse matrix."""
     if scipy.sparse.issparse(X):
         raise ValueError(
-            f"`{name}` must be dense: sparse input is not supported; give X.toarray()."
+            f"`{name}` must be dense: sparse input is not supported; use X.toarray()."
         )
 
 
@@ -89,7 +89,7 @@ def is_frame(X: Any) -> bool:
 
 
 def features(X: Any) -> list[str] | None:
-    """The names of the input columns, where X has any."""
+    """The names of the input columns, or `None` if X has no names."""
     if isinstance(X, Mapping):
         X = next(iter(X.values()))
     elif _is_list_of_matrices(X):
@@ -99,27 +99,26 @@ def features(X: Any) -> list[str] | None:
 
 
 def like(X: Any, columns: dict[str, np.ndarray]) -> Any:
-    """A frame of the kind of X, with its index where it has one."""
+    """A frame of the same library as X, with the index of X if it has one."""
     if isinstance(X, pd.DataFrame):
         return pd.DataFrame(columns, index=X.index)
     return nw.from_dict(columns, backend=nw.get_native_namespace(X)).to_native()
 
 
 def select(X: Any, names: Sequence[str]) -> Any:
-    """Some columns of a frame, in this order."""
+    """The named columns of a frame, in this order."""
     frame = nw.from_native(X, eager_only=True)
     places = [str(c) for c in frame.columns]
     return frame[:, [places.index(name) for name in names]].to_native()
 
 
 def _named(frame: nw.DataFrame, argument: str) -> dict[str, nw.Series]:
-    """The columns of a frame by name; names that are numbers are read as text."""
+    """The columns of a frame by name; names that are numbers become text."""
     names = [str(c) for c in frame.columns]
     twice = [name for i, name in enumerate(names) if name in names[:i]]
     if twice:
         raise ValueError(
-            f"`{argument}` must have a name of its own for every column; "
-            f"got {twice[0]!r} twice."
+            f"`{argument}` must have distinct column names; got {twice[0]!r} twice."
         )
     return dict(zip(names, frame.iter_columns(), strict=True))
 
@@ -156,7 +155,7 @@ def vectors(Y: Any) -> dict[str, Any]:
         return {f"y{d}": y for d, y in enumerate(Y)}
     matrix = np.asarray(Y) if _is_regular(Y) else None
     if matrix is None or (matrix.dtype == object and matrix.ndim == 0):
-        raise ValueError("`Y` must hold numbers in equal rows.")
+        raise ValueError("`Y` must hold numbers in rows of equal length.")
     matrix = matrix[:, None] if matrix.ndim == 1 else matrix
     if matrix.ndim != 2:
         raise ValueError(f"`Y` must have shape (N, D); got {matrix.shape}.")
@@ -175,9 +174,9 @@ def _is_regular(Y: Any) -> bool:
 
 
 def as_matrix(x: Any, *, name: str = "X") -> np.ndarray:
-    """A matrix of numbers, or a `ValueError` that says that it is not one.
+    """An array of floats, or a `ValueError` if `x` does not hold numbers.
 
-    Dates and times count as days since 1970.
+    Dates and times become days since 1970.
     """
     frame = as_narwhals(x)
     if isinstance(frame, nw.DataFrame):
@@ -191,7 +190,9 @@ def as_matrix(x: Any, *, name: str = "X") -> np.ndarray:
         if array.dtype.kind != "c":
             return np.asarray(x, dtype=float)
     except (TypeError, ValueError):
-        raise ValueError(f"`{name}` must hold numbers in equal rows.") from None
+        raise ValueError(
+            f"`{name}` must hold numbers in rows of equal length."
+        ) from None
     raise ValueError(f"`{name}` must hold real numbers. Complex data not supported.")
 
 
@@ -214,7 +215,7 @@ def _input(column: str, series: nw.Series, name: str) -> np.ndarray:
 
 
 def _days(dates: np.ndarray) -> np.ndarray:
-    """Days since 1970, NaN where there is no date."""
+    """Days since 1970, NaN for a missing date."""
     moments = dates.astype("datetime64[us]")
     days = (moments - np.datetime64(0, "us")) / _DAY
     return np.where(np.isnat(moments), np.nan, days)
@@ -223,8 +224,8 @@ def _days(dates: np.ndarray) -> np.ndarray:
 def per_row(
     value: Any, names: Sequence[str], lengths: Sequence[int], argument: str
 ) -> list[np.ndarray]:
-    """One number per row of each output: a vector for all outputs, or a dict of them,
-    by output, which leaves ones where it names none."""
+    """One number per row of each output, from a vector for all outputs or a dict of
+    vectors by output; outputs that a dict leaves out get ones."""
     own = value if isinstance(value, Mapping) else dict.fromkeys(names, value)
     unknown = [name for name in own if name not in names]
     if unknown:
@@ -251,9 +252,9 @@ def per_row(
 
 
 def by_output(outputs: Mapping[str, Any] | Sequence[Any], names: Sequence[str]) -> list:
-    """The entry of `outputs` for each name, keyed or in column order.
+    """The entry of `outputs` for each name, by key or in column order.
 
-    What a mapping leaves out is "auto".
+    A name that a mapping leaves out is "auto".
     """
     if isinstance(outputs, Mapping):
         if any(name not in names for name in outputs):

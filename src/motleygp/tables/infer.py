@@ -3,24 +3,26 @@
 A likelihood that claims the output (`AbstractLikelihood.claims`) is taken. Otherwise
 the first of these rules that applies decides:
 
-1. Two values: Bernoulli if they are 0 and 1. Any other two are taken as real, with the
+1. Two values: Bernoulli if they are 0 and 1. Any other two are Gaussian, with the
    advice to code them as 0 and 1.
-2. Whole numbers, none negative: Poisson, unless they cannot be counts. Whatever its
-   rate does, a Poisson's variance is not below its mean and its share of zeros not
-   below exp(-mean); values in the thousands are amounts rather than counts. What
-   cannot be counts goes on to the rules below.
-3. A few levels, seen again and again: Gaussian. Densities whose width has a function
-   of its own grow without bound where that width shrinks onto one level.
+2. Whole numbers, none negative: Poisson, unless they cannot be counts. Whatever the
+   rates are, the variance of Poisson counts is at least their mean, and their share of
+   zeros at least exp(-mean); values in the thousands are amounts rather than counts.
+   Values that cannot be counts go on to the rules below.
+3. A few levels that repeat: Gaussian. A density with a function for its width would
+   grow without bound as the width shrinks onto a level.
 4. Between 0 and 1, and not all tiny: Beta, whose support is open; real if any value is
    0 or 1.
 5. Positive: Gamma if it fits clearly better than a normal, unless the values are far
    from 0, where the two agree.
-6. Anything else is real: with a varying noise, given enough rows to learn it from.
+6. Anything else is real: HetGaussian if there are enough rows to learn a varying
+   noise, else Gaussian.
 
-All this looks at the values without their inputs, and cannot tell a spread or a shape
-that the inputs explain from one of the noise. Where two likelihoods would do, there is
-a warning; the table of all choices says what was seen. Scaling a column changes its
-choice only where a unit has a meaning: in whole numbers, and between 0 and 1.
+The rules see the values without their inputs, so they cannot tell a spread or a shape
+that the inputs explain from that of the noise. If another likelihood is about as
+plausible, there is a warning; the table of all choices gives the reasons. Scaling a
+column changes its choice only where the unit has a meaning: for whole numbers, and
+between 0 and 1.
 """
 
 import json
@@ -46,22 +48,22 @@ class Choice(NamedTuple):
     """A key of `motleygp.likelihoods.BY_NAME`."""
     reason: str
     alternatives: tuple[str, ...]
-    """Likelihoods that would also do, the most plausible first."""
+    """Other possible likelihoods, the most plausible first."""
     warning: str | None
-    """A sentence, where the values leave a doubt."""
+    """A sentence if the values leave a doubt, else `None`."""
 
 
 def infer_outputs(columns: Mapping[str, tuple[np.ndarray, str]]) -> list[Choice]:
-    """A choice for each column: its values, and its kind, by its name."""
+    """The choice for each column; `columns` has the values and the kind by name."""
     return [infer_column(name, *column) for name, column in columns.items()]
 
 
 def infer_column(name: str, values: np.ndarray, kind: str) -> Choice:
     """The likelihood of one output, by the rules above.
 
-    `values` are numbers, NaN where missing; `kind` is what they were before: "bool",
-    "integer" or "real". Whole numbers count as such in a real column too: an integer
-    column with gaps, or next to real ones in a matrix, has become real on its way.
+    `values` are numbers, NaN where missing; `kind` is their original type: "bool",
+    "integer" or "real". Whole numbers in a real column count as such too: an integer
+    column with gaps, or next to real columns in a matrix, arrives as a real one.
     """
     y = _observed(name, values, kind)
     for claimant in lik.BY_NAME.values():
@@ -77,40 +79,40 @@ def infer_column(name: str, values: np.ndarray, kind: str) -> Choice:
 
 
 def table(choices: Sequence[Choice]) -> Table:
-    """What was chosen, and why, for `rich` to print."""
+    """The choices and their reasons as a table for `rich`."""
     shown = Table()
     shown.add_column("output", overflow="fold")
     shown.add_column("likelihood", no_wrap=True)
-    shown.add_column("why", overflow="fold")
-    shown.add_column("would also do")
+    shown.add_column("reason", overflow="fold")
+    shown.add_column("alternatives")
     for choice in choices:
         others = ", ".join(choice.alternatives) or "none"
         cells = (choice.name, choice.likelihood, choice.reason, others)
-        # Text, not str: brackets in a column's name are no markup.
+        # `Text`, not `str`: brackets in a column's name are not markup.
         shown.add_row(*(Text(cell) for cell in cells))
     return shown
 
 
 def warn(choices: Sequence[Choice]) -> None:
-    """A `UserWarning` for each choice in doubt, which says how to choose otherwise.
+    """Issue a `UserWarning` for each choice in doubt, with a way to change it.
 
-    It points at the caller's caller: who called `fit`.
+    It points at the caller of `fit`, which calls this function.
     """
     for choice in choices:
         if choice.warning is None:
             continue
         name = json.dumps(choice.name, ensure_ascii=False)
         other = next(iter(choice.alternatives), choice.likelihood)
-        purpose = "choose otherwise" if choice.alternatives else "settle on it"
+        purpose = "change" if choice.alternatives else "confirm"
         warnings.warn(
-            f"{name} is taken as {choice.likelihood}. {choice.warning} "
-            f'To {purpose}: outputs={{{name}: "{other}"}}.',
+            f"{name} is modelled as {choice.likelihood}. {choice.warning} "
+            f'To {purpose} this choice, pass outputs={{{name}: "{other}"}}.',
             stacklevel=3,
         )
 
 
 def _observed(name: str, values: np.ndarray, kind: str) -> np.ndarray:
-    """The values that are there, or a `ValueError` that says what is wrong."""
+    """The observed values, sorted, or a `ValueError` that says what is wrong."""
     if kind not in KINDS:
         raise ValueError(
             f"the kind of output {name!r} must be one of {', '.join(KINDS)}; "
@@ -134,5 +136,5 @@ def _observed(name: str, values: np.ndarray, kind: str) -> np.ndarray:
         raise ValueError(
             f"output {name!r} must vary; every observed value is {number(y[0])}."
         )
-    # Sums depend on the order of their terms, in the last digits: the choice must not.
+    # The last digits of a sum depend on the order of its terms; the choice must not.
     return np.sort(y)

@@ -1,4 +1,4 @@
-"""Training: the start, one pure step, runs of it, restarts and checkpoints."""
+"""Training: the start, one pure step, runs of steps, restarts and checkpoints."""
 
 from motleygp.training.initialise import (
     data_driven_start as data_driven_start,

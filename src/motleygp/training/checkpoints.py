@@ -1,9 +1,9 @@
-"""Checkpoints: all of a run in one file, so that a killed run goes on where it was.
+"""Checkpoints: the whole of a run in one file, from which a killed run resumes.
 
 The header has `kind` "checkpoint", the `fingerprint` of data and settings, the `done`
-restarts (score, end, error), and `current`: the held-out scores of the restart under
-way. The arrays are the leaves of its state (`state.q.mean`), of its best state and of
-what its steps reported, and those of the models of the restarts that are done.
+restarts (score, end, error), and `current`: the first iteration and the held-out scores
+of the current restart. The arrays are the leaves of its state (`state.q.mean`), its
+best state and its step reports, and the solutions and traces of the finished restarts.
 """
 
 import os
@@ -34,24 +34,24 @@ from motleygp.training.state import TrainState, solution
 from motleygp.training.trace import Run
 
 FILE = "checkpoint.motley"
-# Between two writings.
+# The time between two writes.
 SECONDS = 20.0
-# Settings that change how long a run may take, but not its course.
+# Settings that do not change the course of a run; the likelihoods cover `outputs`.
 _IRRELEVANT = ("progress", "checkpoint_dir", "time_limit", "n_jobs", "outputs")
 
 
 class Standing(NamedTuple):
-    """The restarts that are done, and the one under way, if it has begun."""
+    """The finished restarts, and the current one if it has begun."""
 
     done: tuple[Outcome, ...] = ()
     current: Run | None = None
 
 
 def fingerprint(task: Task, seeds: list[int], given: Mapping[str, Any]) -> str:
-    """The identity of a run: its data, likelihoods, scheme, seeds and settings, every
+    """A digest of a run's data, likelihoods, scheme, seeds and settings, with every
     field and every array of them.
 
-    Settings that change how long a run may take, but not its course, do not count.
+    Settings that do not change the course of a run are left out.
     """
     settings = {key: value for key, value in given.items() if key not in _IRRELEVANT}
     data = [
@@ -74,8 +74,8 @@ class Checkpoints:
 
     **Arguments:**
 
-    - `folder`: where the file is; made if it is not there.
-    - `task`, `seeds`: of the run; they give loaded arrays their structure.
+    - `folder`: the folder of the file; created if it does not exist.
+    - `task`, `seeds`: those of the run; they give loaded arrays their structure.
     - `mark`: the `fingerprint` of the run.
     """
 
@@ -93,7 +93,7 @@ class Checkpoints:
         self._last: Report | None = None
 
     def watch(self, done: tuple[Outcome, ...]) -> Callable[[Report], None]:
-        """A callback that writes the restart under way, when it is time."""
+        """A callback that writes the current restart when it is time."""
         self._last = None
 
         def callback(report: Report) -> None:
@@ -104,7 +104,7 @@ class Checkpoints:
         return callback
 
     def write_last(self, done: tuple[Outcome, ...]) -> None:
-        """Write the restart under way as it was last reported, if it was."""
+        """Write the last report of the current restart, if there is one."""
         if self._last is not None:
             self.write(Standing(done, self._last.so_far()))
 
@@ -143,7 +143,7 @@ class Checkpoints:
         self._written = time.monotonic()
 
     def read(self) -> Standing:
-        """Where the run stood; at its beginning, if there is no file.
+        """The standing of the run in the file; an empty one if there is no file.
 
         **Raises:** `ValueError` when the file belongs to another run.
         """
@@ -152,8 +152,8 @@ class Checkpoints:
         header, arrays = modelfile.read(self.path)
         if header.get("fingerprint") != self.mark:
             raise ValueError(
-                f"the checkpoint {str(self.path)!r} must be of the same data and "
-                "settings to resume; it is of others."
+                f"the checkpoint {str(self.path)!r} must have the same data and "
+                "settings to resume; got others."
             )
         with refusing(self.path, "checkpoint"):
             return self._standing(header, arrays)
@@ -189,7 +189,7 @@ class Checkpoints:
         return Standing(done, run)
 
     def _steps(self, blank: TrainState, arrays: dict[str, np.ndarray]) -> StepInfo:
-        """The reports of the steps, as NumPy arrays as long as the run so far."""
+        """The step reports of the run so far, as NumPy arrays."""
         task = self.task
         shapes = eqx.filter_eval_shape(
             step, task.scheme, blank, task.data, batch_size=task.batch_size
@@ -202,9 +202,9 @@ class Checkpoints:
 def run_in_turn(
     keeper: Checkpoints, watched: Callable[[int], Any], *, resume: bool
 ) -> list[Outcome]:
-    """The starts one after another; those done and the one under way are kept.
+    """Run the starts one after another, with checkpoints.
 
-    `watched` gives each a context with a callback.
+    `watched` gives each start a context with a callback.
     """
     standing = keeper.read() if resume else Standing()
     done, current = list(standing.done), standing.current

@@ -17,10 +17,10 @@ from motleygp.priors import DEFAULT_JITTER, LMC, AbstractPrior, Drawn
 
 # k-means on more rows than this only costs time.
 _MAX_CLUSTERED = 20_000
-# Length-scales of the latent processes, in standard deviations of the inputs: drawn
-# from short to long, so that some process is near whatever the data need.
+# The range of the length-scales of the latent processes, in standard deviations of the
+# inputs: wide, so that some process is near the scale of the data.
 _LENGTHSCALES = (0.1, 1.0)
-# The paper's own, in its authors' code.
+# The jitter of the authors' code.
 _PAPER_JITTER = 1e-6
 
 
@@ -30,7 +30,7 @@ def data_driven_start(
     likelihoods: Sequence[AbstractLikelihood],
     **settings: Any,
 ) -> tuple[Model, None]:
-    """`initial_model`, with q(u) at its prior."""
+    """`initial_model`, and `None` for a q(u) at its prior."""
     return initial_model(rng, data, likelihoods, **settings), None
 
 
@@ -82,8 +82,8 @@ def _rows_of_groups(
     data: Dataset,
     likelihoods: Sequence[AbstractLikelihood],
 ) -> list[np.ndarray]:
-    """The inputs among which each group's inducing points lie: all of them, or those of
-    its function's output where a group belongs to a function."""
+    """The inputs among which each group's inducing points start: those of its
+    function's output if the group belongs to a function, otherwise all."""
     every = np.concatenate([np.asarray(block.x) for block in data])
     own = {d: np.asarray(block.x) for block in data for d in block.outputs}
     outputs = np.repeat(
@@ -109,10 +109,10 @@ def paper_start(
     Z is an even grid in each input, in random order except for the first, the same for
     every group; weights are N(0, 1), length-scales c sqrt(P) U(0.001, 1.001) with c = 1
     and, for convolutions, c = 0.1 and smoothing length-scales 0.1 sqrt(P) U U'; q(u)
-    has mean 0.2 N(0, 1) and covariance I or, for convolutions, 9 I. Where long
-    length-scales meet irregular Z, the functions have a variance that no exponential
-    link can bear. The authors' code clips the exponents there, which breaks the bound;
-    here such a run ends.
+    has mean 0.2 N(0, 1) and covariance I or, for convolutions, 9 I. With long
+    length-scales and irregular Z, the variance of the functions is too large for
+    exponential links. The authors' code then clips the exponents, which breaks the
+    bound; here such a run ends with an error.
     """
     x = np.concatenate([np.asarray(block.x) for block in data])
     num_inputs = x.shape[1]
@@ -145,7 +145,7 @@ def paper_start(
 
 
 def draw_lengthscales(rng: np.random.Generator, num_latents: int) -> np.ndarray:
-    """One draw from each of `num_latents` equal parts of the range, in logarithms."""
+    """One draw from each of `num_latents` equal parts of the range, on a log scale."""
     low, high = np.log(_LENGTHSCALES)
     places = (np.arange(num_latents) + rng.uniform(size=num_latents)) / num_latents
     return np.exp(low + (high - low) * places)
@@ -154,8 +154,8 @@ def draw_lengthscales(rng: np.random.Generator, num_latents: int) -> np.ndarray:
 def marginal_fits(
     data: Dataset, likelihoods: Sequence[AbstractLikelihood]
 ) -> tuple[tuple[AbstractLikelihood, ...], np.ndarray]:
-    """Each output's constant fit: the likelihoods at their start, and the constants as
-    one vector."""
+    """The likelihoods at the start of training, from their constant fits, and the
+    constants as one vector."""
     fits: dict[int, tuple[AbstractLikelihood, np.ndarray]] = {}
     for block in data:
         for place, d in enumerate(block.outputs):
@@ -173,14 +173,15 @@ def cluster_centres(
 ) -> np.ndarray:
     """`num_inducing` centres of the rows of x by k-means.
 
-    Where there are fewer distinct rows than centres, rows with a little noise fill up.
+    If there are too few distinct rows, copies of rows with a little noise are added.
     """
     rows = rng.permutation(len(x))[:_MAX_CLUSTERED]
     distinct = np.unique(x[rows], axis=0)
     seed = int(rng.integers(2**31))
     if len(distinct) > num_inducing:
         settings: dict[str, Any] = dict(n_init=1, max_iter=20, random_state=seed)
-        # On one thread: the order of its sums, and so a run, depends on their number.
+        # On one thread: the order of the sums, and so the result, depends on the number
+        # of threads.
         with threadpool_limits(1):
             return KMeans(num_inducing, **settings).fit(x[rows]).cluster_centers_
     extra = distinct[rng.integers(len(distinct), size=num_inducing - len(distinct))]

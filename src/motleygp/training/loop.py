@@ -1,4 +1,4 @@
-"""Runs: the step in compiled chunks, held-out scores, callbacks, interruption."""
+"""Runs of steps in compiled chunks, with held-out scores, callbacks and Ctrl-C."""
 
 import functools as ft
 import time
@@ -19,10 +19,9 @@ from motleygp.training.trace import Run, check_alive, joined
 
 
 class HeldOut(NamedTuple):
-    """When and how a run is scored on rows it does not see.
+    """How and how often a run is scored on held-out rows.
 
-    The run ends after `patience` scores without a better one, and goes back to the
-    best.
+    The run ends after `patience` scores without a better one, at its best state.
     """
 
     score: Callable[[TrainState], float]
@@ -31,8 +30,8 @@ class HeldOut(NamedTuple):
 
 
 class Report(NamedTuple):
-    """The argument of a callback, after each chunk; `so_far` gives the run as it stood
-    then."""
+    """The argument of a callback after each chunk; `so_far` returns the run at that
+    point."""
 
     iteration: int
     horizon: int
@@ -57,18 +56,20 @@ def run(
 ) -> Run:
     """Run to the state's horizon, at most `chunk` steps per call of the compiled loop.
 
-    Ctrl-C ends the run after the last whole chunk and keeps it.
+    Ctrl-C ends the run, which keeps its last whole chunk.
 
     **Arguments:**
 
-    - `scheme`: how q(u) and theta move; the one that `init` had.
-    - `state`: from `init`; or an earlier run, to go on as if it had not ended.
+    - `scheme`: the scheme that was passed to `init`.
+    - `state`: a state from `init`, or an earlier run to continue as if it had not
+      ended.
     - `batch_size`: rows per step of each block of the data.
     - `callback`: called after each chunk; a true value ends the run.
-    - `held_out`: early stopping on rows that the run does not see.
+    - `held_out`: early stopping on held-out rows.
     - `time_limit`: in seconds; the chunk in which it passes is the last.
 
-    **Raises:** `FloatingPointError` when the run is stuck, naming the iteration.
+    **Raises:** `FloatingPointError` with the iteration when the bound is no longer
+    finite or the run is stuck.
     """
     begun = time.monotonic()
     journal = _Journal(state)
@@ -99,7 +100,7 @@ def run(
 def reason_to_end(
     told: bool | None, begun: float, time_limit: float | None
 ) -> str | None:
-    """Why a run ends after this chunk: its callback said so, or its time is up."""
+    """The reason to end a run after this chunk, "callback" or "time"; else `None`."""
     if told:
         return "callback"
     if time_limit is not None and time.monotonic() - begun > time_limit:
@@ -108,7 +109,7 @@ def reason_to_end(
 
 
 class _Journal:
-    """The course of a run, while it goes on."""
+    """The record of a run in progress."""
 
     def __init__(self, begun: TrainState | Run):
         if isinstance(begun, TrainState):
@@ -129,21 +130,21 @@ class _Journal:
 
     @property
     def stale(self) -> int:
-        """How many scores came after the best."""
+        """The number of scores after the best."""
         if not self.scores:
             return 0
         values = [score for _, score in self.scores]
         return len(values) - 1 - int(np.argmin(values))
 
     def add_chunk(self, state: TrainState, filled: StepInfo) -> None:
-        """The state after a chunk; the reports fill the beginning of arrays."""
+        """Add the state after a chunk and its reports, at the beginning of arrays."""
         length = int(state.iteration) - self.iteration
         self.infos.append(jax.tree.map(lambda a: np.asarray(a)[:length], filled))
         check_alive(self.infos, int(state.iteration))
         self.state = state
 
     def due(self, every: int) -> bool:
-        """Whether the run is to be scored now."""
+        """Whether it is time to score the run."""
         return self.iteration % every == 0 or self.iteration == self.horizon
 
     def add_score(self, score: float) -> None:
@@ -161,12 +162,12 @@ class _Journal:
     def _standing(
         self, state: TrainState, best: TrainState, chunks: int, scored: int
     ) -> Run:
-        """The run when it had so many chunks and scores, even if it has more now."""
+        """The run after these numbers of chunks and scores, even if it has more now."""
         steps, kept = joined(self.infos[:chunks]), best if scored else None
         return Run(state, self.start, steps, tuple(self.scores[:scored]), "no", kept)
 
     def end(self, ended: str) -> Run:
-        """The run at its end: at its best state, where it was scored."""
+        """The run at its end, with its best state if it was scored."""
         kept = self.best if self.scores else self.state
         counts = len(self.infos), len(self.scores)
         return self._standing(kept, self.best, *counts)._replace(ended=ended)
@@ -180,7 +181,7 @@ def run_chunk(
     chunk: int,
     until: Int[Array, ""],
 ) -> tuple[TrainState, StepInfo]:
-    """At most `chunk` steps, fewer where `until` or the horizon comes first; their
+    """Run at most `chunk` steps, fewer if `until` or the horizon comes first; their
     reports fill the beginning of arrays of length `chunk`."""
     arrays, static = eqx.partition(state, eqx.is_array)
 

@@ -22,13 +22,13 @@ from motleygp.numerics.linalg import over_groups
 from motleygp.optim import QInfo, Scheme, retract
 from motleygp.training.state import Progress, TrainState
 
-# Convergence is judged on the mean of the bound over so many iterations.
+# Convergence is judged by the mean of the bound over this many iterations.
 _WINDOW = 200
 
 
 class StepInfo(NamedTuple):
-    """The course of one step: minus the bound on its minibatch and its draw of theta,
-    the step of q(u), and whether the draw was refused."""
+    """A report of one step: minus the bound on its minibatch, the mean over its draws
+    of theta; the report of q(u); and whether the draws were refused."""
 
     nelbo: Scalar
     q: QInfo
@@ -40,8 +40,8 @@ def step(
 ) -> tuple[TrainState, StepInfo]:
     """One step on q(u) and theta, from the same minibatch, draws and old state.
 
-    A draw of theta at which the bound or a gradient is not finite is refused: q(u)
-    stays, theta goes back to its place one step ago, and its next steps are shorter.
+    With `scheme.refuse`, draws of theta at which the bound or a gradient is not finite
+    are refused: q(u) stays, theta goes back one step, and its next steps are shorter.
     """
     batch, order = minibatch(state, data, batch_size)
     key = jr.fold_in(jr.fold_in(state.key, state.iteration), len(data))
@@ -59,7 +59,7 @@ def step(
     pace = _pace(scheme, state)
     q, q_state, q_info = scheme.q.update(mean_q, state.q_state, state.q, pace)
     theta = state.theta
-    if jax.tree.leaves(theta.mean):  # all of theta may be held fixed
+    if jax.tree.leaves(theta.mean):  # theta is empty if every parameter is fixed
         theta = scheme.theta.update(grads.theta, theta, pace)
     good = _all_finite((nelbo, grads)) | (not scheme.refuse)
     theta, q, q_state = jax.tree.map(
@@ -94,7 +94,7 @@ def _of_draws(
 
 
 def _pace(scheme: Scheme, state: TrainState) -> Scalar:
-    """What the step sizes are multiplied by: up to 1, and down to 0 at the end."""
+    """The factor on the step sizes: it rises to 1, and falls to 0 at the end."""
     up = (state.iteration + 1.0) / (scheme.warm_up + 1.0)
     left = (state.horizon - state.iteration) / jnp.maximum(state.cool_down, 1)
     down = jnp.where(state.cool_down > 0, left, 1.0)
@@ -104,14 +104,14 @@ def _pace(scheme: Scheme, state: TrainState) -> Scalar:
 def _followed(state: TrainState, nelbo: Scalar, good: Bool[Array, ""]) -> Progress:
     """The progress after one more iteration.
 
-    A window betters the best one when its mean is lower by more than its standard
-    error: what is less cannot be told from the noise of the minibatches. Refused draws
-    do not count.
+    A window is better than the best one if its mean is lower by more than its standard
+    error; a smaller difference may be noise of the minibatches. Refused draws do not
+    count.
     """
     old = state.progress
     nelbo = jnp.where(good, nelbo, 0.0)
     total, square, count = old.total + nelbo, old.square + nelbo**2, old.accepted + good
-    mean = total / count  # NaN, and no better, where every draw was refused
+    mean = total / count  # NaN, so not better, if every draw was refused
     error = jnp.sqrt(jnp.maximum(square / count - mean**2, 0.0) / count)
     bettered = mean < old.best - error
     full = (state.iteration + 1) % _WINDOW == 0
@@ -127,7 +127,7 @@ def _followed(state: TrainState, nelbo: Scalar, good: Bool[Array, ""]) -> Progre
 
 
 def _nearer(scheme: Scheme, state: TrainState) -> TrainState:
-    """Begin the cool-down when the bound has been stale for too long."""
+    """Begin the cool-down when the bound has not improved for too long."""
     if scheme.patience is None:
         return state
     stale = state.progress.stale >= scheme.patience
@@ -147,7 +147,7 @@ def minibatch(
     """The rows of this iteration, without replacement within an epoch.
 
     Each block is shuffled anew when its rows are used up; rows that do not fill a last
-    batch wait for the next shuffle.
+    batch are skipped until the next shuffle.
     """
     blocks, orders = [], []
     for number, (block, order) in enumerate(zip(data, state.order, strict=True)):

@@ -1,4 +1,4 @@
-"""Several starts of one fit: in turn, in processes, or together on an accelerator."""
+"""Several starts of one fit: sequential, in processes, or batched on an accelerator."""
 
 import functools as ft
 import warnings
@@ -28,7 +28,7 @@ Start = Callable[
 
 
 class Task(NamedTuple):
-    """All that a run needs except its seed."""
+    """Everything that a run needs except its seed."""
 
     data: Dataset
     held_out: Dataset | None
@@ -43,8 +43,8 @@ class Task(NamedTuple):
 class Outcome(NamedTuple):
     """One run: its solution, its trace, and its score.
 
-    The score, lower is better, is the NLPD of the held-out rows, or minus the bound
-    where none were held out; a run that failed has an infinite one, and `error`.
+    The score (lower is better) is the NLPD of the held-out rows, or minus the bound if
+    there are none; a failed run has an infinite score and an `error`.
     """
 
     solution: Solution | None
@@ -68,7 +68,7 @@ def run(
     callback: loop.Callback | None = None,
     so_far: Run | None = None,
 ) -> Outcome:
-    """One start, to its end; from where it stood, if it was interrupted."""
+    """Run one start to its end, from `so_far` if it was interrupted."""
     held_out = None
     if task.held_out is not None:
         held_out = HeldOut(ft.partial(_held_out_score, task.scheme, task.held_out))
@@ -90,7 +90,7 @@ def run(
 def run_in_turn(
     task: Task, seeds: Sequence[int], watched: Callable[[int], Any]
 ) -> list[Outcome]:
-    """One start after another; `watched` gives each a context with a callback."""
+    """Run one start after another; `watched` gives each a context with a callback."""
     outcomes: list[Outcome] = []
     for number, seed in enumerate(seeds):
         with watched(number) as tell:
@@ -111,8 +111,8 @@ def absorb(
     time_limit: float | None = None,
     callback: loop.Callback | None = None,
 ) -> Run:
-    """q(u) given new rows as well: natural gradients with theta fixed, where the old
-    q(u) takes the prior's place. The new q is whitened."""
+    """Update q(u) with new rows, by natural gradients with theta fixed; the old q(u)
+    takes the place of the prior. Both are whitened."""
     scheme = fng()
     state = init(
         jr.key(seed), all_fixed(model), data, scheme, num_steps=num_steps, base=q
@@ -132,7 +132,7 @@ def run_together(
     seeds: Sequence[int],
     callback: Callable[[int], bool | None] | None = None,
 ) -> list[Outcome]:
-    """All starts under vmap; held-out rows judge them at the end alone."""
+    """Run all starts under vmap; held-out rows score them only at the end."""
     results = together.run_together(
         task.scheme,
         [begin(task, seed) for seed in seeds],
@@ -147,7 +147,7 @@ def run_together(
 def run_in_processes(
     task: Task, seeds: Sequence[int], n_jobs: int | None
 ) -> list[Outcome]:
-    """One process per start, by joblib and whatever backend the user gave it."""
+    """Run the starts in parallel by joblib, with the backend that the user chose."""
     parallel = joblib.Parallel(n_jobs=n_jobs)
     outcomes: Any = parallel(joblib.delayed(run)(task, seed) for seed in seeds)
     return list(outcomes)

@@ -1,4 +1,4 @@
-"""The state of a run: all that a step reads and writes."""
+"""The state of a run."""
 
 from typing import Any, NamedTuple
 
@@ -11,18 +11,19 @@ from motleygp.inference.data import Dataset
 from motleygp.inference.model import Model, trainable
 from motleygp.inference.posterior import (
     Posterior,
-    from_precision,
+    from_factor,
     from_prior,
     unwhiten,
     whiten,
 )
+from motleygp.numerics.linalg import cholesky
 from motleygp.optim import Scheme, ThetaState
 
 
 class Progress(NamedTuple):
-    """The watch on convergence: sums of minus the bound and of its square over the
-    window so far, the number of draws in them, the mean of the best window, and the
-    number of windows since."""
+    """The record of convergence: the sums of minus the bound and of its square over the
+    current window, the number of their terms, the lowest mean of a window, and the
+    number of windows without improvement."""
 
     total: Scalar
     square: Scalar
@@ -32,13 +33,13 @@ class Progress(NamedTuple):
 
 
 class TrainState(NamedTuple):
-    """All that a step reads and writes; saving it is saving the run.
+    """Everything that a step reads and writes; to save it is to save the run.
 
     `theta` is the state of theta's optimiser, whose `mean` is mu; `fixed` is the rest
-    of the model. `q` is the whitened q(v), or q(u) itself, as the scheme has it.
+    of the model. `q` is the whitened q(v) or, if the scheme is not whitened, q(u).
     The run ends at iteration `horizon`, which moves closer once the bound has stopped
-    improving; over the last `cool_down` iterations the steps go to zero. `base` takes
-    the place of p(u) where earlier rows have been absorbed already.
+    improving; over the last `cool_down` iterations the steps go to zero. `base`, if not
+    `None`, is the q of earlier rows and takes the place of p(u).
     """
 
     theta: ThetaState
@@ -71,8 +72,9 @@ def init(
 ) -> TrainState:
     """The state before the first step.
 
-    q(u) is as given, of the inducing values themselves, or at the prior; or at `base`,
-    the whitened q of earlier rows, which then takes the prior's place.
+    `q` is the initial q(u), over the inducing values themselves; the prior by default.
+    `base`, the whitened q of earlier rows, is the initial q instead and takes the place
+    of the prior.
     """
     if base is not None:
         carried = base
@@ -90,8 +92,8 @@ def init(
         order=tuple(jnp.arange(block.total) for block in data),
         key=key,
         iteration=jnp.zeros((), int),
-        # Typed: an untyped number would change its type in the loop, and the second
-        # chunk of a run would compile anew.
+        # With a type: an untyped number would change its type in the loop, and the
+        # second chunk of a run would compile anew.
         horizon=jnp.asarray(num_steps, dtype=int),
         cool_down=jnp.asarray(int(scheme.cool_down * num_steps), dtype=int),
         progress=Progress(
@@ -107,7 +109,7 @@ def init(
 
 def _unwhitened(model: Model, q: Posterior) -> Posterior:
     mean, cov = unwhiten(model.prior, q)
-    return from_precision(mean, jnp.stack([jnp.linalg.inv(v) for v in cov]))
+    return from_factor(mean, jnp.stack([cholesky(v) for v in cov]))
 
 
 def posterior(scheme: Scheme, state: TrainState) -> Posterior:
@@ -119,7 +121,7 @@ def posterior(scheme: Scheme, state: TrainState) -> Posterior:
 
 class Solution(NamedTuple):
     """The model at theta = mu, its whitened q, and the standard deviations of q(theta),
-    a tree like theta, where the scheme has any."""
+    a tree like theta, if the scheme has any."""
 
     model: Model
     q: Posterior

@@ -1,4 +1,4 @@
-"""Several runs at once, for devices that are faster by the batch."""
+"""Several runs as one batch, for devices that are faster on batches."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -43,7 +43,7 @@ def run_together(
 ) -> list[Run]:
     """Run several starts under vmap, each to its own horizon.
 
-    Not for a CPU, where a batch of factorisations can wait for itself for ever.
+    Not for a CPU, where a batch of factorisations can deadlock.
     """
     begun = time.monotonic()
     stacked, static = _stacked(states)
@@ -79,7 +79,7 @@ def run_together(
 
 
 def _stacked(states: Sequence[TrainState]) -> tuple[TrainState, TrainState]:
-    """The states as one with a leading axis, and the part that they share."""
+    """The states stacked along a leading axis, and the part that they share."""
     arrays = [eqx.filter(state, eqx.is_array) for state in states]
     static = eqx.filter(states[0], eqx.is_array, inverse=True)
     together = jax.tree.map(lambda *leaves: jnp.stack(leaves), *arrays)

@@ -13,17 +13,17 @@ from motleygp.training.state import TrainState
 
 # Refused steps up to this share of a run are not worth a warning.
 _REFUSED_SHARE = 0.05
-# Refused draws of theta in a row after which a run is stuck.
+# The number of refused draws of theta in a row after which a run is stuck.
 _STUCK = 50
 
 
 class Run(NamedTuple):
-    """A run as it stands.
+    """A run, ended or in progress.
 
     `start` is the iteration at which it began, `steps` the reports of its steps, and
     `held_out` pairs of iteration and score. `ended` gives the reason for its end:
     "horizon", "held-out", "callback", "time" or "interrupted", or "no" while it goes
-    on. `best` is the state that scored best, where there are held-out rows.
+    on. `best` is the state that scored best, if there are held-out rows.
     """
 
     state: TrainState
@@ -42,7 +42,7 @@ def joined(infos: Sequence[StepInfo]) -> StepInfo | None:
 
 
 def check_alive(infos: Sequence[StepInfo], iteration: int) -> None:
-    """A `FloatingPointError` for a run that can no longer move."""
+    """Raise a `FloatingPointError` for a run that can no longer move."""
     last = np.concatenate([info.refused for info in infos[-_STUCK:]])[-_STUCK:]
     info = infos[-1]
     broken = not np.isfinite(info.nelbo[~info.refused]).all()
@@ -56,7 +56,7 @@ def check_alive(infos: Sequence[StepInfo], iteration: int) -> None:
 def named_trace(run: Run) -> dict[str, np.ndarray]:
     """The reports of a run's steps by name, one entry per iteration.
 
-    Scores on held-out rows are NaN at the iterations that have none.
+    Scores on held-out rows are NaN at iterations without a score.
     """
     info = run.steps
 
@@ -81,7 +81,7 @@ def named_trace(run: Run) -> dict[str, np.ndarray]:
 
 
 def warn_if_refused(trace: dict[str, np.ndarray]) -> None:
-    """Warn where more than a few steps of q(u) or draws of theta were refused."""
+    """Warn if more than a few steps of q(u) or draws of theta were refused."""
     for name, what in (
         ("refused", "natural-gradient steps were refused, so q(u)"),
         ("theta_refused", "draws of theta were refused, so the model"),

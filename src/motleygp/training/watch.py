@@ -1,4 +1,4 @@
-"""The reports of a run: to the progress bar, to the log, and to the user's callback."""
+"""Reports of a run to the progress bar, the log and the user's callback."""
 
 import contextlib
 import logging
@@ -16,7 +16,7 @@ _log = logging.getLogger("motleygp.training")
 def watch(
     num_steps: int, callback: Callback | None, *, show: bool, label: str
 ) -> Iterator[Callable[[Report], bool]]:
-    """A callback for `run` that shows each chunk, logs it and passes it on."""
+    """A callback for `run` that shows each report, logs it and passes it on."""
     with training_bar(num_steps, show=show, label=label) as update:
         refused = cut = 0
 

@@ -23,7 +23,7 @@ from motleygp.demos.vo.example import (
 from motleygp.numerics.quadrature import dense_rule
 
 NUM_SAMPLES, NUM_STEPS = 50, 80
-# Exact runs are cheap enough to continue until nothing moves any more.
+# Exact runs are cheap enough to continue until they no longer move.
 EXACT_STEPS = (80, 400, 2000)
 
 _NUM_NEWTON = 6

@@ -30,7 +30,7 @@ def sampled_table(runs: dict[Setting, Course]) -> Table:
 
 def exact_table(runs: dict[Setting, Course]) -> Table:
     """Show the runs with exact expectations: mu on the way, and sigma^2 at the end."""
-    table = Table(title="exact expectations: mu after so many iterations")
+    table = Table(title="exact expectations: mu by iteration")
     _add_columns(table, "KL", "curvature", "steps", *(str(n) for n in EXACT_STEPS))
     _add_columns(table, f"sigma^2 after {EXACT_STEPS[-1]}")
     for setting, course in runs.items():

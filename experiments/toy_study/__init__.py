@@ -1,0 +1,1 @@
+"""The parts of `toys.py`: methods and problems, runs, scores and tables."""
