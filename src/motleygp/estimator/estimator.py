@@ -46,7 +46,7 @@ class MotleyGP(Inspector):
         by column, or a sequence in column order, has names ("gaussian", "hetgaussian",
         "bernoulli", "beta", "gamma", "exponential", "poisson", or "auto") or objects of
         ``motleygp.likelihoods``. Columns that a dict leaves out are inferred.
-    prior : "lmc" or "convolution"
+    prior : "lmc", "convolution" or the name of a prior of your own
         The linear model of coregionalisation, or convolution processes, in which each
         parameter function is a sum of smoothed latent processes.
     inducing : "auto", "function" or "latent"
@@ -60,8 +60,8 @@ class MotleyGP(Inspector):
         number of parameter functions.
     rank : int or sequence of int
         R_q, the number of copies of each latent process.
-    kernel : "eq"
-        The kernel of the latent processes.
+    kernel : "eq" or the name of a kernel of your own
+        The kernel of the latent processes. Convolutions take "eq" only.
     num_inducing : int
         M, the number of inducing points of each copy.
     optimizer : "fng", "hybrid", "adam", "sgd", or a scheme of ``motleygp.optim``
@@ -101,7 +101,7 @@ class MotleyGP(Inspector):
         after another, and `random_state` must be given.
     fixed : sequence of str
         Parameters that stay at their start: "inducing", "lengthscale", "weights",
-        "smoothing", "offset", "noise".
+        "smoothing", "offset", "noise", and those of your own classes.
     start : dict, optional
         Initial values for some of `parameters()`, with the same names and units. With
         all parameters of an earlier model, training continues from there.

@@ -76,7 +76,11 @@ class Scorer(Predictor):
         return -float(np.mean(list(self.nlpd(X, Y, exposure=exposure).values())))
 
     def elbo(self, X: Any, Y: Any, *, exposure: Any = None) -> float:
-        """The full-batch bound on log p(Y) of these data, in the user's units."""
+        """The objective of training on all of these data, in the user's units.
+
+        It is a lower bound on log p(Y), except for outputs with two functions that
+        share inducing values: it leaves their covariance out.
+        """
         fitted = self._checked_fit()
         observed = door.new_observations(fitted, X, Y, exposure=exposure)
         data = observed.dataset(fitted.scaling)
