@@ -37,7 +37,7 @@ def families() -> dict[str, list[type[AbstractPrior]]]:
 def get(family: str, inducing: str = "auto") -> type[AbstractPrior]:
     """The class behind the arguments `prior` and `inducing` of the estimator."""
     every = families()
-    if family not in every:
+    if not isinstance(family, str) or family not in every:
         raise ValueError(f"`prior` must be one of {', '.join(every)}; got {family!r}.")
     ours = every[family]
     if inducing == "auto":
