@@ -50,11 +50,12 @@ format: $(READY)
 # Each of the two workers has one thread: more threads make small matrices slower. The
 # workers start with one half of the tests each, in order, so that a file compiles its
 # shared programs once; a worker that is done takes tests from the other. Most of the time
-# goes to compiling. XLA's older emitters do that twice as fast; the slow tests use the
-# default ones. The compilation cache lets one worker use the other's programs.
+# goes to compiling, which XLA's older emitters without optimisations do several times as
+# fast; the slow tests use the default ones. The compilation cache lets one worker use the other's programs.
 test: lint
 	rm -rf .coverage .coverage.* build/compiled
 	NPROC=1 XLA_FLAGS=--xla_cpu_use_fusion_emitters=false \
+	    JAX_DISABLE_MOST_OPTIMIZATIONS=1 \
 	    JAX_COMPILATION_CACHE_DIR=$(CURDIR)/build/compiled \
 	    JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.05 \
 	    $(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term

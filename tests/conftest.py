@@ -1,6 +1,7 @@
 """Settings of the whole test suite."""
 
 import itertools as it
+import os
 
 import jax
 import numpy as np
@@ -26,9 +27,10 @@ def getkey():
 @pytest.fixture(scope="module")
 def quick_compilation():
     """For modules whose time goes to compiling programs that run a few times."""
+    before = os.environ.get("JAX_DISABLE_MOST_OPTIMIZATIONS") == "1"
     jax.config.update("jax_disable_most_optimizations", True)
     yield
-    jax.config.update("jax_disable_most_optimizations", False)
+    jax.config.update("jax_disable_most_optimizations", before)
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -33,10 +33,10 @@ def fit(num_rows: int, **settings) -> mg.MotleyGP:
     """A fit whose shapes no other test has, so that nothing is compiled already."""
     rng = np.random.default_rng(0)
     X = rng.random((num_rows, 1))
-    Y = {"real": np.sin(5 * X[:, 0]), "binary": (X[:, 0] > 0.4).astype(float)}
-    settings = {"num_inducing": 5, "num_latents": 1, "batch_size": 11} | settings
+    Y = {"count": rng.poisson(1.0 + X[:, 0])}
+    settings = {"num_inducing": 4, "num_latents": 1, "batch_size": 11} | settings
     model = mg.MotleyGP(
-        ["gaussian", "bernoulli"],
+        ["poisson"],
         max_iter=NUM_STEPS,
         random_state=0,
         progress=False,

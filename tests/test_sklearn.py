@@ -42,6 +42,7 @@ def test_settings_are_only_stored():
     assert "num_latents=2" in repr(copy)
 
 
+@pytest.mark.package
 def test_pipelines_cross_validation_and_grids():
     X, Y = make_data()
     model = mg.MotleyGP(["gaussian", "gaussian"], **SETTINGS)
