@@ -13,12 +13,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 GPFLOW := build/gpflow-env
+# Modules are compiled when they are first imported: most of those installed never are.
+unexport PYTHONDONTWRITEBYTECODE
+PIP_FLAGS := --quiet --disable-pip-version-check --no-compile
 
-.PHONY: help demo test test-slow test-package test-browser lint format bench docs clean
+.PHONY: help demo test coverage test-slow test-package test-browser lint format bench docs clean
 
 help:
 	@echo "make demo          fit toy data, print the scores, write a picture and a report"
-	@echo "make test          lint, types and tests, with coverage"
+	@echo "make test          lint, types and tests"
+	@echo "make coverage      the tests again: shapes checked at each call, lines counted"
 	@echo "make test-slow     the long checks, and those of test-package"
 	@echo "make test-package  the wheel in an empty environment, and scikit-learn's checks"
 	@echo "make test-browser  the report in a real browser"
@@ -30,8 +34,8 @@ help:
 # The version is listed because the installed metadata repeat it.
 $(READY): pyproject.toml requirements-dev.txt src/motleygp/_version.py
 	$(or $(FOUND),$(error $(MISSING))) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(BIN)/python -m pip install $(PIP_FLAGS) -r requirements-dev.txt
+	$(BIN)/python -m pip install $(PIP_FLAGS) --no-deps --no-build-isolation -e .
 	@touch $(READY)
 
 demo: $(READY)
@@ -51,17 +55,21 @@ format: $(READY)
 # workers start with one half of the tests each, in order, so that a file compiles its
 # shared programs once; a worker that is done takes tests from the other. Most of the time
 # goes to compiling, which XLA's older emitters without optimisations do several times as
-# fast; the slow tests use the default ones. The compilation cache lets one worker use the other's programs.
+# fast; the slow tests use the default ones.
+QUICK := NPROC=1 XLA_FLAGS=--xla_cpu_use_fusion_emitters=false JAX_DISABLE_MOST_OPTIMIZATIONS=1
+WORKERS := -n 2 --dist worksteal
+# Every call of a function of the library checks its arguments' types and shapes.
+CHECKED := --jaxtyping-packages=motleygp,beartype.beartype
+
 test: lint
-	rm -rf .coverage .coverage.* build/compiled
-	NPROC=1 XLA_FLAGS=--xla_cpu_use_fusion_emitters=false \
-	    JAX_DISABLE_MOST_OPTIMIZATIONS=1 \
-	    JAX_COMPILATION_CACHE_DIR=$(CURDIR)/build/compiled \
-	    JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.05 \
-	    $(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term
+	$(QUICK) $(BIN)/python -m pytest $(WORKERS)
+
+coverage: $(READY)
+	rm -f .coverage .coverage.*
+	$(QUICK) $(BIN)/python -m pytest $(WORKERS) $(CHECKED) --cov --cov-report=term
 
 test-slow: $(READY)
-	NPROC=1 $(BIN)/python -m pytest -n 2 -m "slow or package"
+	NPROC=1 $(BIN)/python -m pytest -n 2 $(CHECKED) -m "slow or package"
 
 # The empty environment is filled from the package index.
 test-package: $(READY)
@@ -71,12 +79,12 @@ test-package: $(READY)
 test-browser: $(READY)
 	command -v chromium chromium-browser > /dev/null || \
 	    { apt-get update && apt-get install --yes --no-install-recommends chromium; }
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-browser.txt
+	$(BIN)/python -m pip install $(PIP_FLAGS) -r requirements-browser.txt
 	NPROC=1 $(BIN)/python -m pytest -m browser tests/test_browser.py
 
 $(GPFLOW)/.ready: benchmarks/gpflow-requirements.txt
 	$(or $(FOUND),$(error $(MISSING))) -m venv $(GPFLOW)
-	$(GPFLOW)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	$(GPFLOW)/bin/python -m pip install $(PIP_FLAGS) -r $<
 	@touch $@
 
 bench: $(READY) $(GPFLOW)/.ready

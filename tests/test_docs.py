@@ -44,6 +44,14 @@ def library_names():
         known.update(before.get(kind, {}))
 
 
+def test_the_readme_shows_the_table_that_its_script_prints():
+    measured = (ROOT / "README.md").read_text().split("## Measured")[1].split("##")[0]
+    script = (ROOT / "benchmarks" / "readme.py").read_text()
+    header, rule, *rows = [line for line in measured.splitlines() if line[:1] == "|"]
+    assert header in script and rule in script
+    assert len(rows) == 2 and all(re.search(r"\*\*[\d.]+( ms)?\*\*", r) for r in rows)
+
+
 def test_the_readme_runs(monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(tmp_path)
     (code,) = BLOCK.findall((ROOT / "README.md").read_text())

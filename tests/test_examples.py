@@ -29,7 +29,7 @@ def _imported(name: str) -> ModuleType:
 @pytest.mark.parametrize(
     "name",
     [
-        "health_table",
+        pytest.param("health_table", marks=pytest.mark.slow),
         "london_map",
         pytest.param("missing_sensor", marks=pytest.mark.slow),
     ],
