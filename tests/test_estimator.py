@@ -350,8 +350,7 @@ def test_wrong_new_data(fitted):
         ({"offset": np.zeros(3)}, r"`offset` must have shape \(4,\); got \(3,\)"),
         (
             {"noise": {"price": 1.0}},
-            r"`noise` must be a dict whose keys are outputs among \[\]; "
-            r"got \['price'\]",
+            r"`noise` is a parameter of no output of this model; got \['price'\]",
         ),
         ({"lengthscale": np.zeros((4, 2))}, "`lengthscale` must be positive"),
         ({"q_cov": -np.ones((4, 8, 8))}, "`q_cov` must be positive definite"),

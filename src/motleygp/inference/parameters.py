@@ -95,10 +95,10 @@ def replaced(
 def _check_names(name: str, given: Any, known: Iterable[str]) -> None:
     if not isinstance(given, Mapping) or not set(given) <= set(known):
         found = list(given) if isinstance(given, Mapping) else given
-        raise ValueError(
-            f"`{name}` must be a dict whose keys are outputs among {list(known)}; "
-            f"got {found}."
-        )
+        rule = f"must be a dict whose keys are outputs among {list(known)}"
+        if not list(known):
+            rule = "is a parameter of no output of this model"
+        raise ValueError(f"`{name}` {rule}; got {found}.")
 
 
 def from_arrays(
