@@ -53,8 +53,8 @@ class Laplace(AbstractLikelihood):
             raise ValueError(f"`scale` must be positive; got {values['scale']:g}.")
         return self._with(jnp.log(float(values["scale"])))
 
-    def at_start(self):
-        return self._with(self.log_scale - 1.0)
+    def at_start(self, f, unexplained):
+        return self._with(self.log_scale + 0.5 * np.log(unexplained)), f
 
     def in_units(self, scale):
         return self._with(self.log_scale - np.log(scale))

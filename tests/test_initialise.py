@@ -4,8 +4,14 @@ import numpy as np
 import pytest
 
 from motleygp.inference.data import make_dataset
-from motleygp.likelihoods import Gaussian, Poisson
-from motleygp.training.initialise import cluster_centres, initial_model, marginal_fits
+from motleygp.likelihoods import Beta, Gamma, Gaussian, HetGaussian, Poisson
+from motleygp.priors import LMC, Convolution, LatentConvolution
+from motleygp.training.initialise import (
+    cluster_centres,
+    initial_model,
+    marginal_fits,
+    unexplained_share,
+)
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -15,13 +21,69 @@ def test_offsets_start_at_the_constant_fits(rng):
     counts, real = rng.poisson(300.0, 50).astype(float), 5.0 + rng.normal(size=50)
     likelihoods = (Poisson(), Gaussian())
     data = make_dataset([x, x], [counts, real], likelihoods)
-    fitted, offsets = marginal_fits(data, likelihoods)
+    fits = marginal_fits(data, likelihoods)
+    offsets = np.concatenate([fit.offset for fit in fits])
     np.testing.assert_allclose(offsets, [np.log(counts.mean()), real.mean()])
-    assert isinstance(fitted[1], Gaussian)
-    np.testing.assert_allclose(fitted[1].noise, 0.5 * real.std())
-    kept = marginal_fits(data, (Poisson(), Gaussian(0.3, fixed=True)))[0][1]
+    fitted = fits[1].likelihood
+    assert isinstance(fitted, Gaussian)
+    share = unexplained_share(x, real)
+    np.testing.assert_allclose(fitted.noise, real.std() * np.sqrt(share))
+    kept = marginal_fits(data, (Poisson(), Gaussian(0.3, fixed=True)))[1].likelihood
     assert isinstance(kept, Gaussian)
     np.testing.assert_allclose(kept.noise, 0.3)
+
+
+def test_the_unexplained_share_is_that_of_the_noise(rng):
+    x, noise = rng.random((800, 1)), rng.normal(size=800)
+    wave = np.sin(6.0 * x[:, 0])
+    y = wave + 0.3 * noise
+    np.testing.assert_allclose(unexplained_share(x, y), 0.09 / np.var(y), rtol=0.15)
+    np.testing.assert_allclose(unexplained_share(x, noise), 1.0, rtol=0.15)
+    np.testing.assert_allclose(
+        unexplained_share(x, y), unexplained_share(7.0 * x, 1e9 + 1e3 * y)
+    )
+    assert unexplained_share(x, wave) == 1e-4  # the limit: neighbours always agree
+
+
+@pytest.mark.parametrize("likelihood", [Gamma(), Beta(), HetGaussian()])
+def test_the_explained_variance_is_taken_from_the_noise(likelihood):
+    y = np.random.default_rng(1).uniform(0.4, 0.5, 200)
+    constant, f = likelihood.constant_fit(y)
+    _, start = constant.at_start(f, 0.01)
+    for moment, factor in (("mean", 1.0), ("variance", 0.01)):
+        conditional = getattr(likelihood, f"conditional_{moment}")
+        np.testing.assert_allclose(
+            conditional(start), factor * conditional(f), rtol=0.01
+        )
+
+
+def test_functions_start_with_the_spread_of_their_output():
+    y = np.random.default_rng(2).gamma(400.0, 0.01, 300)
+    spread = np.std(y) / np.mean(y)
+    _, f = Gamma().constant_fit(y)
+    np.testing.assert_allclose(Gamma().reach(y, f), spread, rtol=0.01)
+    assert Poisson().reach(np.array([0.0, 0.0, 9.0]), np.array([np.log(3.0)])) == 1.0
+    np.testing.assert_allclose(HetGaussian().reach(y / np.std(y), f), 1.0)
+
+
+@pytest.mark.parametrize("form", [LMC, Convolution, LatentConvolution])
+@pytest.mark.parametrize(("likelihoods", "copies"), [(1, 1), (2, 2), (3, 1), (2, 5)])
+def test_no_function_starts_without_weights(rng, form, likelihoods, copies):
+    x = rng.random((30, 2))
+    outputs = [Gaussian()] * likelihoods
+    data = make_dataset(
+        [x] * likelihoods, list(rng.normal(size=(likelihoods, 30))), outputs
+    )
+    shape = dict(num_latents=copies, rank=(1,) * copies, num_inducing=3, form=form)
+    reach = [fit.reach[0] for fit in marginal_fits(data, outputs)]
+    for seed in range(10):
+        own = np.random.default_rng(seed)
+        prior = initial_model(own, data, outputs, **shape).prior
+        weights = np.asarray(prior.parameters()["weights"])
+        np.testing.assert_allclose(np.linalg.norm(weights, axis=1), reach)
+        if form is not Convolution and copies >= likelihoods:
+            gram = weights @ weights.T
+            np.testing.assert_allclose(gram, np.diag(np.diag(gram)), atol=1e-12)
 
 
 def test_a_constant_input_column_is_harmless(rng):

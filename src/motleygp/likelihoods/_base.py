@@ -112,9 +112,22 @@ class AbstractLikelihood(Named):
         del values
         return self
 
-    def at_start(self) -> "AbstractLikelihood":
-        """The likelihood at the start of training, from the constant fit `self`."""
-        return self
+    def at_start(
+        self, f: np.ndarray, unexplained: float
+    ) -> tuple["AbstractLikelihood", np.ndarray]:
+        """The likelihood and the offsets at the start of training, from the constant
+        fit (`self`, f). That fit takes all variation of y for noise; `unexplained` is
+        the share of it that the inputs seem to leave."""
+        del unexplained
+        return self, f
+
+    def reach(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
+        """The standard deviation of each function at the start, from the values y and
+        the constant fit f: 1, or less if that would move the mean of y by more than the
+        spread of y."""
+        slope = np.abs(jax.jacobian(self.conditional_mean)(jnp.asarray(f)))
+        tiny = np.finfo(float).tiny
+        return np.minimum(1.0, np.std(y) / np.maximum(slope, tiny))
 
     # The density.
 

@@ -85,6 +85,10 @@ class Beta(AbstractLikelihood):
     def from_line(self, t: np.ndarray) -> np.ndarray:
         return scipy.special.expit(t)
 
+    def at_start(self, f: np.ndarray, unexplained: float) -> tuple["Beta", np.ndarray]:
+        # The mean stays, and the variance is nearly proportional to exp(-f).
+        return self, f - np.log(unexplained)
+
     def moment_fit(self, y: np.ndarray) -> np.ndarray:
         mean, variance = np.mean(y), np.var(y)
         total = max(mean * (1.0 - mean) / variance - 1.0, 1e-2)

@@ -73,6 +73,10 @@ class Gamma(AbstractLikelihood):
     def from_line(self, t: np.ndarray) -> np.ndarray:
         return np.exp(np.clip(t, *_LOG_RANGE))
 
+    def at_start(self, f: np.ndarray, unexplained: float) -> tuple["Gamma", np.ndarray]:
+        # The mean stays, and the variance is nearly proportional to exp(-f).
+        return self, f - np.log(unexplained)
+
     def moment_fit(self, y: np.ndarray) -> np.ndarray:
         mean, variance = np.mean(y), np.var(y)
         return np.array([np.log(mean**2 / variance), np.log(mean / variance)])

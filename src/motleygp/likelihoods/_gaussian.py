@@ -62,11 +62,12 @@ class Gaussian(AbstractReal):
             raise ValueError(f"`noise` must be positive; got {noise:g}.")
         return self._with_log_noise(jnp.log(noise))
 
-    def at_start(self) -> "Gaussian":
-        # The constant fit takes all variation for noise; half is left for the function.
+    def at_start(
+        self, f: np.ndarray, unexplained: float
+    ) -> tuple["Gaussian", np.ndarray]:
         if self.fixed:
-            return self
-        return self._with_log_noise(self.log_noise - jnp.log(2.0))
+            return self, f
+        return self._with_log_noise(self.log_noise + 0.5 * math.log(unexplained)), f
 
     def _with_log_noise(self, log_noise: Array) -> "Gaussian":
         return eqx.tree_at(lambda lik: lik.log_noise, self, log_noise)
@@ -163,6 +164,11 @@ class HetGaussian(AbstractReal):
 
     def sample(self, rng: np.random.Generator, f: np.ndarray) -> np.ndarray:
         return f[0] + np.exp(0.5 * f[1]) * rng.standard_normal(f[0].shape)
+
+    def at_start(
+        self, f: np.ndarray, unexplained: float
+    ) -> tuple["HetGaussian", np.ndarray]:
+        return self, f + np.array([0.0, math.log(unexplained)])
 
     def moment_fit(self, y: np.ndarray) -> np.ndarray:
         return np.array([np.mean(y), np.log(np.var(y))])

@@ -184,8 +184,21 @@ class AbstractPrior(Named):
 
     @classmethod
     def start(cls, drawn: "Drawn") -> "AbstractPrior":
-        """The prior at the start of training, with functions of about unit variance."""
-        return cls.assembled(drawn, drawn.weights / np.sqrt(drawn.weights.shape[1]))
+        """The prior at the start of training, with functions of variance reach^2."""
+        return cls.assembled(drawn, drawn.reach[:, None] * cls.start_weights(drawn))
+
+    @classmethod
+    def start_weights(cls, drawn: "Drawn") -> Float[np.ndarray, "J R"]:
+        """The weights of functions of unit variance: rows of unit length, of a random
+        matrix with orthonormal columns (or rows, if there are more columns).
+
+        Rows of independent draws may be nearly zero or nearly parallel. Then a function
+        hardly moves, or cannot differ from another: the gradient of its weights
+        vanishes with q(u) at its prior, and that of q(u) with the weights.
+        """
+        u, _, vt = np.linalg.svd(drawn.weights, full_matrices=False)
+        weights = u @ vt
+        return weights / np.linalg.norm(weights, axis=1, keepdims=True)
 
     @classmethod
     def paper_start(
@@ -214,7 +227,8 @@ class AbstractPrior(Named):
 class Drawn(NamedTuple):
     """The parts of a prior that are drawn at random or computed from the data.
 
-    `weights` are drawn from N(0, 1); `spread` is the scale of the inputs.
+    `weights` are drawn from N(0, 1); `spread` is the scale of the inputs, `reach` the
+    standard deviation of each function at the start.
     """
 
     kernel: type[AbstractKernel]
@@ -222,6 +236,7 @@ class Drawn(NamedTuple):
     weights: Float[np.ndarray, "J R"]
     inducing: Float[np.ndarray, "G M P"]
     spread: Float[np.ndarray, " P"]
+    reach: Float[np.ndarray, " J"]
     rank: tuple[int, ...]
     jitter: float
 

@@ -124,7 +124,7 @@ class AbstractConvolution(AbstractPrior):
 
     @classmethod
     def start(cls, drawn: Drawn) -> AbstractPrior:
-        weights = drawn.weights / np.sqrt(drawn.weights.shape[1])
+        weights = drawn.reach[:, None] * cls.start_weights(drawn)
         smoothing = np.tile(_SMOOTHING * drawn.spread, (len(weights), 1))
         return cls.assembled(drawn, weights, smoothing=smoothing)
 
@@ -236,10 +236,10 @@ class Convolution(AbstractConvolution):
         return range(num_functions)
 
     @classmethod
-    def start(cls, drawn: Drawn) -> AbstractPrior:
+    def start_weights(cls, drawn: Drawn) -> Float[np.ndarray, "J R"]:
         # A function's kernel is a mixture of scales with the squared weights; at the
         # start, all scales have the same weight.
-        return super().start(drawn._replace(weights=np.sign(drawn.weights)))
+        return np.sign(drawn.weights) / np.sqrt(drawn.weights.shape[1])
 
     @property
     def columns_per_row(self) -> int:

@@ -1,11 +1,12 @@
 """The start of training: inducing points, length-scales, weights and offsets."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from sklearn.cluster import KMeans
+from sklearn.neighbors import NearestNeighbors
 from threadpoolctl import threadpool_limits
 
 from motleygp.inference.data import Dataset
@@ -17,6 +18,10 @@ from motleygp.priors import DEFAULT_JITTER, LMC, AbstractPrior, Drawn
 
 # k-means on more rows than this only costs time.
 _MAX_CLUSTERED = 20_000
+# Neighbours of more rows than this cost more time than they add to an average.
+_MAX_NEIGHBOURS = 5_000
+# The limits of the unexplained share at the start: few rows may agree by chance.
+_SHARES = (1e-4, 1.0)
 # The range of the length-scales of the latent processes, in standard deviations of the
 # inputs: wide, so that some process is near the scale of the data.
 _LENGTHSCALES = (0.1, 1.0)
@@ -48,7 +53,8 @@ def initial_model(
     jitter: float = DEFAULT_JITTER,
 ) -> Model:
     """A model fitted to the outputs' marginals and to the spread of the inputs."""
-    fitted, offsets = marginal_fits(data, likelihoods)
+    fits = marginal_fits(data, likelihoods)
+    offsets = np.concatenate([fit.offset for fit in fits])
     if offset == "zero":
         offsets = np.zeros_like(offsets)
     x = np.concatenate([np.asarray(block.x) for block in data])
@@ -67,12 +73,13 @@ def initial_model(
                 weights=rng.normal(size=(len(offsets), sum(rank))),
                 inducing=np.stack(inducing),
                 spread=spread,
+                reach=np.concatenate([fit.reach for fit in fits]),
                 rank=rank,
                 jitter=jitter,
             )
         ),
         offset=jnp.asarray(offsets),
-        likelihoods=fitted,
+        likelihoods=tuple(fit.likelihood for fit in fits),
         fixed=("offset",) if offset == "zero" else (),
     )
 
@@ -129,6 +136,7 @@ def paper_start(
         weights=weights,
         inducing=np.tile(grid, (num_groups, 1, 1)),
         spread=np.ones(num_inputs),
+        reach=np.ones(num_functions),
         rank=rank,
         jitter=_PAPER_JITTER,
     )
@@ -151,21 +159,46 @@ def draw_lengthscales(rng: np.random.Generator, num_latents: int) -> np.ndarray:
     return np.exp(low + (high - low) * places)
 
 
+class MarginalFit(NamedTuple):
+    """One output at the start of training: its likelihood, the offsets of its functions
+    and their standard deviations around them."""
+
+    likelihood: AbstractLikelihood
+    offset: np.ndarray
+    reach: np.ndarray
+
+
 def marginal_fits(
     data: Dataset, likelihoods: Sequence[AbstractLikelihood]
-) -> tuple[tuple[AbstractLikelihood, ...], np.ndarray]:
-    """The likelihoods at the start of training, from their constant fits, and the
-    constants as one vector."""
-    fits: dict[int, tuple[AbstractLikelihood, np.ndarray]] = {}
+) -> list[MarginalFit]:
+    """The start of each output, from its constant fit."""
+    fits: dict[int, MarginalFit] = {}
     for block in data:
         for place, d in enumerate(block.outputs):
-            exposure = None
+            exposure, y = None, np.asarray(block.y[place])
             if block.log_exposure is not None:
                 exposure = np.exp(block.log_exposure[place])
-            fits[d] = fit_constant(likelihoods[d], np.asarray(block.y[place]), exposure)
-    ordered = [fits[d] for d in range(len(likelihoods))]
-    starts = tuple(likelihood.at_start() for likelihood, _ in ordered)
-    return starts, np.concatenate([f for _, f in ordered])
+            constant, f = fit_constant(likelihoods[d], y, exposure)
+            reach = constant.reach(y, f)
+            share = unexplained_share(np.asarray(block.x), y)
+            fits[d] = MarginalFit(*constant.at_start(f, share), reach)
+    return [fits[d] for d in range(len(likelihoods))]
+
+
+def unexplained_share(x: np.ndarray, y: np.ndarray) -> float:
+    """The share of the variance of y between rows with nearly the same inputs: half the
+    mean of (y_n - y_n')^2, with n' the nearest row, over var[y].
+
+    It is near 1 if the inputs explain nothing, or rows are too few to show it.
+    """
+    some = np.unique(np.linspace(0, len(x) - 1, _MAX_NEIGHBOURS).astype(int))
+    x, y = x[some], y[some]
+    if len(x) < 2 or np.ptp(y) == 0:
+        return 1.0
+    with threadpool_limits(1):
+        nearest = NearestNeighbors(n_neighbors=1).fit(x).kneighbors()[1][:, 0]
+    y = (y - y.mean()) / y.std()
+    return float(np.clip(0.5 * np.mean((y - y[nearest]) ** 2), *_SHARES))
 
 
 def cluster_centres(
