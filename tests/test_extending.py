@@ -21,6 +21,7 @@ import motleygp as mg
 from motleygp.kernels import AbstractKernel, squared_distance
 from motleygp.likelihoods import AbstractLikelihood
 from motleygp.priors import LMC
+from motleygp.training.initialise import unexplained_share
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -265,7 +266,11 @@ def test_its_parameters_can_be_held_fixed():
     found = held.fit(*data()).parameters()
     np.testing.assert_array_equal(found["gain"], 1.0)
     constant = np.exp(held.seen_["wild"].likelihood.log_scale)
-    expected = constant / np.e / found["output_scale"][0]
+    X, Y = data()
+    known = Y["wild"].notna()
+    x = held.fitted_.scaling.inputs(np.asarray(X[known]))
+    share = unexplained_share(x, np.asarray(Y["wild"][known]))
+    expected = constant * np.sqrt(share) / found["output_scale"][0]
     np.testing.assert_allclose(found["scale"]["wild"], expected, rtol=1e-10)
     with pytest.raises(ValueError, match=r"`fixed` must name parameters among .*gain"):
         mg.MotleyGP("auto", **SETTINGS, fixed=["gian"]).fit(*data())
