@@ -122,6 +122,7 @@ class Inspector(Scorer):
             fitted,
             path,
             observed,
+            reporting.labels(fitted, X, Y),
             alone=alone,
             title=title,
             max_rows=max_rows,
