@@ -229,10 +229,13 @@ def test_a_summary_shows_names_as_they_are_and_says_which_label_is_true(fitted):
     assert "&lt;i&gt;: " in shown._repr_html_()
 
 
-def test_a_function_that_varies_with_nothing_says_so(fitted, monkeypatch):
+def test_a_summary_names_no_input_that_had_one_value(fitted):
     model, *_ = fitted
-    monkeypatch.setattr(inspection, "input_relevance", lambda _: np.zeros((9, 2)))
-    assert "nothing" in str(model.summary())
+    constant = model.fitted_.input_range.copy()
+    for place, others in ((0, "lon ("), (1, "nothing")):
+        constant[1, place] = constant[0, place]
+        changed = dataclasses.replace(model.fitted_, input_range=constant.copy())
+        assert all(others in row[-1] for row in inspection.summary(changed).rows)
 
 
 def test_likelihoods_can_be_inferred(capsys):

@@ -56,7 +56,7 @@ def read(path: Path) -> Any:
         raise
     except UnicodeDecodeError as error:
         raise ValueError(
-            f"{str(path)!r} must be text in UTF-8; got the byte "
+            f"{str(path)!r} cannot be read: it must be text in UTF-8; got the byte "
             f"{error.object[error.start]:#04x} in position {error.start}."
         ) from None
     # The readers raise many types of errors for a broken file.

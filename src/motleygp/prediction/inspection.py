@@ -137,7 +137,9 @@ class Summary:
 def summary(fitted: Fitted) -> Summary:
     """One row per parameter function: its offset, its prior standard deviation, and the
     input that it varies most with, with the distance over which it changes by one."""
-    slopes = input_relevance(fitted.model)
+    low, high = fitted.input_range
+    # Nothing was learned about an input with one value.
+    slopes = np.where(high > low, input_relevance(fitted.model), 0.0)
     covariance = _covariance(fitted.model)
     rows = []
     for j, label in enumerate(_labelled_functions(fitted)):

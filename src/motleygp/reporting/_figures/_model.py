@@ -49,9 +49,11 @@ def heat_map(
 
 
 def relevance(facts: Facts) -> draw.Figure | None:
-    """How much the functions vary with each input, if there are several inputs."""
-    frame = facts.relevance
-    if frame.shape[1] == 1:
+    """How much the functions vary with each input, if several inputs varied in the
+    fit."""
+    low, high = facts.fitted.input_range
+    frame = facts.relevance.loc[:, high > low]
+    if frame.shape[1] <= 1:
         return None
     values = frame.to_numpy()
     order = np.argsort(-values.mean(axis=0), kind="stable")
