@@ -352,11 +352,14 @@ def test_dates_are_dates_on_axes_and_in_tables(own_words):
     (scales,) = [rows for name, rows in page.tables.items() if "Length" in name]
     assert scales[0] == ["process", "site", "day (days)"]
     (found,) = [s for s in page.scripts if s.startswith('[{"data"')]
-    curves = [
-        figure["data"]
+    figures = [
+        figure
         for figure in json.loads(found)
         if figure["layout"]["xaxis"]["title"]["text"] == "day"
     ]
+    # Bars of rows with the same date lie over one another, and are not added up.
+    assert {figure["layout"]["barmode"] for figure in figures} == {"overlay"}
+    curves = [figure["data"] for figure in figures]
     # The input that is constant has no axis, so the outputs are curves over the other.
     assert len(curves) == 2
     for trace in (trace for data in curves for trace in data):

@@ -102,6 +102,8 @@ def _curve(facts: Facts, output: Output, grid: Grids) -> draw.Figure:
     figure = draw.figure(
         caption, data, facts.fitted.inputs[place], output.name, yaxis=yaxis
     )
+    # Bars of rows with the same input would be stacked.
+    figure.layout["barmode"] = "overlay"
     return figure._replace(wide=True)
 
 
