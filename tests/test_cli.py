@@ -21,7 +21,9 @@ import shtab
 
 import motleygp as mg
 import motleygp_cli as cli
-from motleygp_cli import completion, parser, places, signals, tables
+from motleygp.tables import frames, infer
+from motleygp_cli import commands, completion, parser, places, signals, tables
+from motleygp_cli.commands import fitting
 from motleygp_cli.errors import FAILED, GOOD, INTERRUPTED, WRONG_USE
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -210,6 +212,19 @@ def wrong(folder: Path) -> dict[str, tuple[list[str], int, str]]:
         (folder / f"{name}.csv").write_text(text)
     (folder / "latin.csv").write_bytes("e\xe4st,change\n1,2\n".encode("latin-1"))
     (folder / "folder.csv").mkdir(exist_ok=True)
+    (folder / "february.csv").write_text("day,change\n2020-02-29,1\n2020-02-30,2\n")
+    for name, values in {
+        "list": [[1.0], [2.0, 3.0]],
+        "array": pl.Series([[1.0], [2.0]], dtype=pl.Array(pl.Float64, 1)),
+        "struct": [{"a": 1.0}, {"a": 2.0}],
+        "binary": [b"a", b"b"],
+        "duration": [datetime.timedelta(1), datetime.timedelta(2)],
+        "time": [datetime.time(1), datetime.time(2)],
+        "category": pl.Series(["a", "b"], dtype=pl.Categorical),
+        "text": ["1", "2"],
+    }.items():
+        odd = pl.DataFrame({name: values, "change": [1.0, 2.0]})
+        odd.write_parquet(folder / f"{name}.parquet")
     pl.DataFrame({"east": [1.0, None], "change": [1.0, 2.0]}).write_parquet(
         folder / "gap.parquet"
     )
@@ -249,8 +264,33 @@ def wrong(folder: Path) -> dict[str, tuple[list[str], int, str]]:
         "semicolon": (fitting("semicolon.csv", *change), 1, "must be separated by ','"),
         "long": (fitting("long.csv", *change), 1, "Expected 2 fields in line 3, saw 3"),
         "longer": (fitting("longer.csv", *change), 1, "one value per column, 2"),
-        "latin": (fitting("latin.csv", *change), 1, "'utf-8' codec"),
+        "latin": (
+            fitting("latin.csv", *change),
+            1,
+            "must be text in UTF-8; got the byte 0xe4",
+        ),
         "folder as data": (fitting("folder.csv", *change), 2, "there is no file"),
+        **{
+            f"{name} column": (
+                fitting(f"{name}.parquet", *change),
+                1,
+                f"input {name!r} must hold numbers or dates; got the type",
+            )
+            for name in ("list", "array", "struct", "binary", "duration", "time")
+        },
+        "list output": (
+            fitting("list.parquet", "--outputs", "list", "--inputs", "change"),
+            1,
+            "output 'list' must hold numbers",
+        ),
+        "category": (fitting("category.parquet", *change), 1, "got 'a' in row 0 and 1"),
+        "text column": (fitting("text.parquet", *change), 1, "or dates; got text."),
+        "february": (
+            fitting("february.csv", *change),
+            1,
+            "input 'day' must have a date in ISO form (2024-03-31) in every row; "
+            "got '2020-02-30' in row 1.",
+        ),
         "output twice": (
             fitting(data, "--outputs", "sold,change:beta,sold:bernoulli"),
             2,
@@ -412,6 +452,67 @@ def test_dates_may_be_inputs():
         with pytest.raises(ValueError, match="got nothing in row 1"):
             tables.check_inputs(table)
         tables.check_inputs(table[:1])
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_text_in_iso_form_becomes_dates(tmp_path, form):
+    columns = {
+        "day": ["2023-12-31", "2024-02-29", None],
+        "month": ["2024-01", "2024-02", "2024-03"],
+        "time": ["2024-01-01T10:30:00Z", "2024-01-01 12:30+02:00", None],
+        "either": ["2024-01-01", "2024-01-01T00:00Z", None],
+        "worse": ["2024-02-29", "2024-02-30", None],
+        "text": ["2024", "a", None],
+    }
+    path = tmp_path / f"t.{form}"
+    tables.write(path, {name: np.array(c, object) for name, c in columns.items()})
+    table = tables.read(path)
+    for name in ("day", "month", "time"):
+        assert "datetime" in str(table[name].dtype).lower(), name
+        tables.check_inputs(table[:2][[name]])
+    days = frames.as_matrix(table[["day"]])[:2, 0]
+    np.testing.assert_array_equal(days, [19722, 19782])
+    assert len(set(frames.as_matrix(table[["time"]])[:2, 0])) == 1
+    for name in ("either", "worse", "text"):
+        assert "datetime" not in str(table[name].dtype).lower(), name
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("json_wanted", [False, True])
+def test_warnings_are_one_line_in_the_words_of_the_command(
+    monkeypatch, capsys, json_wanted
+):
+    doubtful = np.array([0.0, 0.0, 1.5, 2.0, 7.0] * 5)
+
+    def warn(_) -> int:
+        infer.warn(infer.infer_outputs({"my visits": (doubtful, "real")}))
+        return GOOD
+
+    monkeypatch.setitem(commands.RUN, "datasets", warn)  # pyright: ignore
+    assert cli.main(["datasets", *(["--json"] if json_wanted else [])]) == GOOD
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and ".py" not in said and "outputs={" not in said
+    assert "--outputs 'my visits:" in said
+    if json_wanted:
+        assert "is modelled as" in json.loads(said)["warning"]
+    else:
+        assert said.startswith("motleygp: ")
+
+
+def test_a_run_that_is_not_there_is_not_resumed_in_silence(folder, capsys):
+    (folder / "minus.csv").write_text("east,visits\n1,0\n2,3\n3,-1\n4,2\n")
+    code = fit(folder, "minus.csv", "--outputs", "visits:poisson", "--resume")
+    note, error = capsys.readouterr().err.splitlines()
+    assert code == FAILED and "output 'visits' must be" in error
+    assert note.startswith("motleygp: there is no interrupted run in ")
+    assert note.endswith("m.motley.run to resume; the fit starts anew")
+
+
+def test_the_labels_of_0_and_1_are_said():
+    line = fitting._line(
+        {"iterations": 5, "refused": 0, "model": "m", "labels": {"sold": ["no", "yes"]}}
+    )
+    assert "sold: yes counts as 1, no as 0" in line
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read and write all")

@@ -1,5 +1,7 @@
 """`MotleyGP` from a user's side: forms of data, units, errors."""
 
+import dataclasses
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -8,6 +10,7 @@ from sklearn.base import clone
 
 import motleygp as mg
 from motleygp import optim
+from motleygp.prediction import inspection
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -206,9 +209,33 @@ def test_what_the_model_says_of_itself(fitted, capsys):
     slopes = np.sqrt(weights**2 @ inverse / (weights**2).sum(axis=1, keepdims=True))
     np.testing.assert_allclose(model.relevance(), slopes, rtol=1e-4)
     assert list(model.relevance()) == ["lat", "lon"]
-    model.summary()
-    shown = capsys.readouterr().out
-    assert "price: " in shown and "varies most with" in shown
+    shown = model.summary()
+    assert capsys.readouterr().out == ""
+    print(shown)
+    assert capsys.readouterr().out == f"{shown!r}\n"
+    for text in (str(shown), shown._repr_html_()):
+        assert "price: " in text and "varies most with" in text
+
+
+def test_a_summary_shows_names_as_they_are_and_says_which_label_is_true(fitted):
+    model, *_ = fitted
+    changed = dataclasses.replace(
+        model.fitted_,
+        outputs=("[b]price", "<i>", "calls"),
+        classes=(None, ("house", "flat"), None),
+    )
+    shown = inspection.summary(changed)
+    assert "[b]price: " in str(shown) and "of flat" in str(shown)
+    assert "&lt;i&gt;: " in shown._repr_html_()
+
+
+def test_a_summary_names_no_input_that_had_one_value(fitted):
+    model, *_ = fitted
+    constant = model.fitted_.input_range.copy()
+    for place, others in ((0, "lon ("), (1, "nothing")):
+        constant[1, place] = constant[0, place]
+        changed = dataclasses.replace(model.fitted_, input_range=constant.copy())
+        assert all(others in row[-1] for row in inspection.summary(changed).rows)
 
 
 def test_likelihoods_can_be_inferred(capsys):

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.stats
+from matplotlib.dates import num2date
 from matplotlib.figure import Figure
 
 from motleygp import MotleyGP, plotting
@@ -89,6 +90,73 @@ def test_the_band_of_a_count_goes_in_steps_between_whole_numbers(ax):
     assert set(corners[:, 1]) == set(p.interval().ravel())
     ticks = ax.get_yticks()
     np.testing.assert_array_equal(ticks, np.round(ticks))
+
+
+def test_rows_along_one_input_hold_the_others_at_their_medians(ax):
+    X = pd.DataFrame({"b": [0.0, 0.0, 1.0, 1.0], "a": [4.0, 1.0, 2.0, 9.0]})
+    rows = plotting.along(X, "a", num=5)
+    np.testing.assert_array_equal(rows["a"], [1.0, 3.0, 5.0, 7.0, 9.0])
+    np.testing.assert_array_equal(rows["b"], np.zeros(5))
+    p = Line().predict_dist(rows)["y"]
+    plotting.predictive_curve(ax, rows, p)
+    np.testing.assert_array_equal(ax.lines[0].get_xdata(), rows["a"])
+    assert ax.get_xlabel() == "a (b = 0)"
+    np.testing.assert_array_equal(plotting.along(X.to_numpy(), 1, num=5), rows)
+    with pytest.raises(ValueError, match="`feature` must be one of"):
+        plotting.along(X, "c")
+
+
+def test_a_curve_over_two_inputs_that_vary_is_refused(ax, rng):
+    X = pd.DataFrame(rng.uniform(size=(9, 2)), columns=["a", "b"])
+    said = r"`x` must vary in one input only; got 'a' and 'b'.*take rows from `along`"
+    with pytest.raises(ValueError, match=said):
+        plotting.predictive_curve(ax, X, Line().predict_dist(X)["y"])
+
+
+@pytest.mark.parametrize("output", ["y", "sign"])
+def test_rows_that_vary_in_other_inputs_too_are_not_connected(ax, rng, output):
+    X = rng.normal(size=(40, 2))
+    p = Line().predict_dist(X)[output]
+    plotting.predictive_curve(ax, X[:, 0], p)
+    (dots,) = ax.lines
+    assert dots.get_linestyle() == "None" and dots.get_marker() == "o"
+    assert len(ax.collections) == (output == "y")
+    # Also where an input repeats, however few rows there are.
+    plotting.predictive_curve(ax, [0.0, 0.0, 1.0], at_rows(Gaussian(), [1.0, 2.0, 3.0]))
+    assert ax.lines[1].get_linestyle() == "None"
+
+
+def test_many_fixed_inputs_are_counted(ax):
+    rows = plotting.along(np.arange(12.0).reshape(2, 6), 0, num=3)
+    plotting.predictive_curve(ax, rows, at_rows(Gaussian(), np.zeros(3)))
+    assert ax.get_xlabel() == "x0 (5 other inputs fixed)"
+
+
+def test_dates_are_shown_as_dates(rng):
+    days = pd.date_range("2023-01-01", periods=30, freq="D")
+    X = pd.DataFrame({"day": days, "b": rng.uniform(size=30)})
+    asked = []
+
+    def predict_dist(rows):
+        asked.append(rows)
+        return {"y": at_rows(Gaussian(), np.linspace(0.0, 1.0, len(rows)))}
+
+    model = SimpleNamespace(predict_dist=predict_dist)
+    axes = Figure().subplots(5)
+    p = at_rows(Gaussian(), np.arange(30.0))
+    plotting.observations(axes[0], X["day"], np.arange(30.0))
+    plotting.predictive_curve(axes[1], X[["day"]], p)
+    plotting.predictive_curve(axes[2], days.to_numpy(), p)
+    plotting.partial_dependence(axes[3], model, X, "day", "y", num=3)
+    plotting.predictive_map(axes[4], X, p)
+    # The model gets dates, as in the fit.
+    assert asked[0]["day"].dtype.kind == "M"
+    for each in axes:
+        low, high = num2date(each.get_xlim())
+        assert low.year in (2022, 2023) and high.year == 2023
+    rows = plotting.along(X, "b", num=3)
+    plotting.predictive_curve(axes[0], rows, predict_dist(rows)["y"])
+    assert axes[0].get_xlabel() == "b (day = 2023-01-15)"
 
 
 def test_observations_need_one_value_per_row(ax):

@@ -21,7 +21,7 @@ from motleygp.likelihoods import Bernoulli, Gaussian, Poisson
 from motleygp.prediction.diagrams import some_places
 from motleygp.prediction.predictive import Predictive
 from motleygp.prediction.seen import Seen, see
-from motleygp.reporting import _facts, _figures, _page, _remarks
+from motleygp.reporting import _facts, _figures, _labels, _page, _remarks
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -142,7 +142,7 @@ def test_scores_of_the_page_are_those_of_the_model(written):
         assert abs(share - metrics.coverage95[name]) < 0.0051
         assert own["values"] == str(int(Y[name].notna().sum()))
     assert scores["sold"]["accuracy"].endswith("%")
-    assert scores["change"]["accuracy"] == "\u2013"
+    assert scores["change"]["accuracy"] == "not binary"
 
 
 def test_a_report_without_data_tells_of_the_model(written, tmp_path):
@@ -267,7 +267,7 @@ def alone():
 
 def test_more_inputs_are_shown_by_partial_dependence(alone):
     other, wide, _ = alone
-    facts = _facts.gather(other.fitted_, None, None, None, 0, iter)
+    facts = _facts.gather(other.fitted_, None, _labels.NONE, None, None, 0, iter)
     grid = _figures.grids(facts)
     figures = list(_figures.predictions(facts, facts.outputs[0], grid))
     assert len(figures) == 2
@@ -309,6 +309,101 @@ def test_wrong_arguments_are_named(written, tmp_path):
     with pytest.raises(OSError, match="No such file"):
         model.report(tmp_path / "no" / "n.html")
     assert not list(tmp_path.iterdir())
+
+
+# The user's own labels.
+
+
+@pytest.fixture(scope="module")
+def labelled():
+    """A model over dates and a constant input, of a level and an answer with labels."""
+    rng = np.random.default_rng(0)
+    index = [f"P{n:03d}" for n in range(60)]
+    days = pd.date_range("2023-01-01", periods=60, freq="D")
+    X = pd.DataFrame({"site": 4.0, "day": days}, index=index)
+    answer = np.where(rng.random(60) < 0.5, "yes", "no")
+    Y = pd.DataFrame({"level": rng.normal(size=60), "answer": answer}, index=index)
+    model = mg.MotleyGP({"level": "gaussian"}, **SETTINGS).fit(X, Y)
+    return model, X, Y
+
+
+@pytest.fixture(scope="module")
+def own_words(labelled, tmp_path_factory) -> str:
+    model, X, Y = labelled
+    Y = Y.assign(level=Y["level"].where(Y.index != "P017", 1e3))
+    Y.loc["P003", "level"] = np.nan
+    path = tmp_path_factory.mktemp("report") / "r.html"
+    model.report(path, X, Y)
+    return path.read_text()
+
+
+def test_rows_have_the_labels_of_the_users_index(own_words):
+    page = Page(own_words)
+    (surprises,) = [t for name, t in page.tables.items() if "least expected" in name]
+    assert surprises[1][0] == "P017"
+    remarks = " ".join(page.texts["li"])
+    assert "row P017 costs" in remarks and "level in row P017 is 1000" in remarks
+
+
+def test_dates_are_dates_on_axes_and_in_tables(own_words):
+    page = Page(own_words)
+    inputs = {row[0]: row[1:] for row in page.tables["Inputs"]}
+    assert inputs["day"][:2] == ["2023-01-01", "2023-03-01"]
+    (scales,) = [rows for name, rows in page.tables.items() if "Length" in name]
+    assert scales[0] == ["process", "site", "day (days)"]
+    (found,) = [s for s in page.scripts if s.startswith('[{"data"')]
+    figures = [
+        figure
+        for figure in json.loads(found)
+        if figure["layout"]["xaxis"]["title"]["text"] == "day"
+    ]
+    # Bars of rows with the same date lie over one another, and are not added up.
+    assert {figure["layout"]["barmode"] for figure in figures} == {"overlay"}
+    curves = [figure["data"] for figure in figures]
+    # The input that is constant has no axis, so the outputs are curves over the other.
+    assert len(curves) == 2
+    for trace in (trace for data in curves for trace in data):
+        assert all(x.startswith("2023-0") for x in trace["x"])
+
+
+def test_a_constant_input_is_told_of(own_words):
+    assert "site has one value in all training rows" in own_words
+
+
+def test_labels_of_classes_are_named_and_no_cell_is_a_dash(own_words):
+    page = Page(own_words)
+    outputs = {row[0]: row[-1] for row in page.tables["Outputs of the model"]}
+    assert outputs["answer"].endswith("yes counts as 1 (true), no as 0 (false)")
+    cells = [cell for rows in page.tables.values() for row in rows for cell in row]
+    assert not {"\u2013", "-", "None", "nan", ""} & set(cells)
+
+
+def test_outputs_without_values_say_so(labelled, tmp_path):
+    model, X, Y = labelled
+    model.report(tmp_path / "r.html", X, Y[["level"]])
+    tables = Page((tmp_path / "r.html").read_text()).tables
+    scores = tables["Scores, in the units of the data"]
+    assert scores[2] == ["answer", "0", *["no values"] * 7]
+    assert scores[1][-1] == "not binary"
+
+
+def test_labels_are_those_of_either_table(labelled):
+    model, X, Y = labelled
+    fitted, numbers = model.fitted_, np.array([0, 2])
+    plain = X.assign(day=np.arange(60.0)).to_numpy()
+    assert _labels.labels(fitted, plain, Y).rows("level", numbers) == ["P000", "P002"]
+    bare = _labels.labels(fitted, plain, Y.to_numpy())
+    assert bare.rows("level", numbers) == ["0", "2"] and not bare.dates
+    # By name, in another order of the columns.
+    assert _labels.labels(fitted, X[["day", "site"]], Y).dates == {1}
+    times = pd.DatetimeIndex(["2023-01-01 10:30", "2023-01-02"], tz="Europe/Berlin")
+    for index, expected in (
+        (times, ["2023-01-01 10:30", "2023-01-02"]),
+        (pd.MultiIndex.from_tuples([("a", 1), ("b", 2)]), ["a, 1", "b, 2"]),
+        (pd.RangeIndex(300, 302), ["300", "301"]),
+    ):
+        found = _labels.labels(fitted, X[:2].set_index(index), Y[:2])
+        assert found.rows("level", np.arange(2)) == expected
 
 
 # The constant fit.
@@ -389,6 +484,21 @@ def test_probabilities_that_are_off_above_a_value_are_named(rng):
     assert "the predicted probability of 1 is" in text and "below" not in text
 
 
+def test_probabilities_beyond_1_by_rounding_are_taken_as_1():
+    """Means of 1 + 2e-16, as the weights of a quadrature give."""
+
+    class Certain(Predictive):
+        def inner_moments(self):
+            return np.stack([np.full(len(self), np.nextafter(1.0, 2.0))] * 2)
+
+    p = Certain(Bernoulli(), np.full((1, 50), 50.0), np.full((1, 50), 1e-12))
+    y = np.r_[np.zeros(2), np.ones(48)]
+    own = output(Bernoulli(), y, p)
+    assert "the predicted probability of 1 is 100" in said(own)
+    (figure,) = _figures.calibration(own)
+    assert all(v is not None for v in figure.data[0]["error_y"]["arrayminus"])
+
+
 def gaussian(rng, spread=1.0, shift=0.0, n=1000):
     mean = 3.0 * rng.normal(size=n)
     y = mean + shift + spread * rng.normal(size=n)
@@ -428,6 +538,50 @@ def test_an_output_without_gain_is_named(rng):
     assert "rain is not predicted better than by its overall distribution" in text
 
 
+@pytest.mark.parametrize("rows", [[17], [17, 40]], ids=["one", "two"])
+def test_few_rows_that_dominate_a_score_are_named(rng, rows):
+    own = gaussian(rng)
+    y = own.scored.y.copy()
+    y[rows] = own.scored.mean[rows] + 31.1
+    bad = output(Gaussian(1.0), y, own.scored.p)
+    cost = f"{-bad.scored.log_prob[17]:,.0f} nats"
+    text = said(bad)
+    assert f"row 17 costs {cost}" in text and (len(rows) > 1) == ("row 40" in text)
+    kept = np.delete(bad.scored.log_prob, rows)
+    with_them, without = -bad.scored.log_prob.mean(), -kept.mean()
+    them = "it" if len(rows) == 1 else "them"
+    assert f"NLPD is {with_them:.4g} with {them} and {without:.4g} without" in text
+    assert "better than by its overall distribution" not in text
+
+
+def test_many_bad_rows_are_no_exceptions(rng):
+    own = gaussian(rng)
+    y = own.scored.y.copy()
+    y[:100] += 20.0
+    assert "dominated" not in said(output(Gaussian(1.0), y, own.scored.p))
+    assert len(_remarks.dominant(np.full(50, np.inf))) == 0
+    assert _remarks.dominant(np.r_[np.ones(50), np.inf]).tolist() == [50]
+
+
+def test_impossible_values_are_counted(rng):
+    own = gaussian(rng)
+    lost = own.scored.log_prob.copy()
+    lost[:7] = -np.inf
+    text = said(own._replace(scored=own.scored._replace(log_prob=lost)))
+    assert "7 of the 1000 values of rain are impossible" in text
+
+
+def test_a_gain_within_its_error_does_not_contradict_its_scores(rng):
+    """Some rows lose what the others gain; they are too many to be exceptions."""
+    gain = np.ones(400)
+    gain[:33] = -10.5
+    scored = gaussian(rng, n=400).scored
+    scored = scored._replace(log_marginal=scored.log_prob - gain)
+    (text,) = [r.text for r in _remarks._of_scores("rain", scored)]
+    assert text.startswith("rain may not be predicted better")
+    assert "its gain of 0.051 has a standard error of 0.16" in text
+
+
 def test_a_better_model_of_one_output_is_named(rng):
     own = gaussian(rng)
     better = own.scored.log_prob + 0.1 + 0.1 * rng.normal(size=len(own.scored.y))
@@ -447,14 +601,44 @@ def test_few_values_and_rare_classes_are_named(rng):
 def test_a_run_that_still_improves_is_noticed(rng):
     t = np.arange(1000.0)
     noise = rng.normal(size=1000)
-    assert _remarks.still_improving(1000.0 - t + noise)
-    assert not _remarks.still_improving(1000.0 * np.exp(-t / 50.0) + noise)
-    assert not _remarks.still_improving(np.ones(5))
+    assert abs(_remarks.late_gain(1000.0 - t + noise) - 100.0) < 1.0
+    assert _remarks.late_gain(1000.0 * np.exp(-t / 50.0) + noise) == 0.0
+    assert _remarks.late_gain(np.ones(5)) == 0.0
+
+
+@pytest.mark.parametrize(
+    "drop, ended, expected",
+    [
+        (30.0, "horizon", "still improved the bound by"),
+        (1.0, "horizon", ""),
+        (30.0, "held-out", ""),
+    ],
+)
+def test_a_late_gain_is_told_of_if_it_is_worth_more_iterations(
+    written, drop, ended, expected
+):
+    model, *_ = written
+    facts = _facts.gather(model.fitted_, None, _labels.NONE, None, None, 0, iter)
+    trace = {
+        "iteration": np.arange(1000),
+        "nelbo": 500.0 - drop * (np.arange(1000) >= 900),
+        "refused": np.zeros(1000),
+        "theta_refused": np.zeros(1000),
+    }
+    changed = dataclasses.replace(model.fitted_, trace=trace, ended=ended)
+    text = " ".join(
+        r.text for r in _remarks._of_training(facts._replace(fitted=changed))
+    )
+    values = sum(seen.observed for seen in model.seen_.values())
+    if expected:
+        expected += f" {drop / values:.2g} nats per value"
+    assert expected in text and ("improved the bound" in text) == bool(expected)
+    assert "`" not in text
 
 
 def test_training_is_told_of(written):
     model, *_ = written
-    facts = _facts.gather(model.fitted_, None, None, None, 0, iter)
+    facts = _facts.gather(model.fitted_, None, _labels.NONE, None, None, 0, iter)
     trace = dict(model.trace_)
     trace["refused"] = np.ones_like(trace["refused"])
     changed = dataclasses.replace(
@@ -473,7 +657,7 @@ def test_rows_beyond_the_fit_are_told_of(written):
     model, X, Y, _ = written
     far = X + np.where(np.arange(len(X)) < len(X) // 2, 100.0, 0.0)[:, None]
     observed = door.new_observations(model.fitted_, far, Y)
-    facts = _facts.gather(model.fitted_, observed, None, 30, 0, iter)
+    facts = _facts.gather(model.fitted_, observed, _labels.NONE, None, 30, 0, iter)
     texts = [remark.text for remark in _remarks._of_data(facts)]
     expected = r"(east|north) is outside its training range .* in 50\u00a0% of the rows"
     assert any(re.search(expected, text) for text in texts)
@@ -482,12 +666,14 @@ def test_rows_beyond_the_fit_are_told_of(written):
 def test_missing_values_are_counted_by_their_rows():
     long, short = np.zeros(120), np.full(60, np.nan)
     long[110:] = np.nan
-    figure = _figures.missing(["long", "short"], [long, short])
+    own = _labels.Labels({"long": pd.Index([f"r{n}" for n in range(120)])}, frozenset())
+    figure = _figures.missing(["long", "short"], [long, short], own)
     assert figure is not None
     first, second = figure.data[0]["z"]
     assert first == [0] * 55 + [1] * 5
     # The short one ends in the middle of the picture.
     assert second == [1] * 30 + [None] * 30
+    assert [names[1] for names in figure.data[0]["text"]] == ["r2", "2"]
 
 
 # Numbers.

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Sequence
 
 from motleygp_cli.errors import FAILED, GOOD, INTERRUPTED, WRONG_USE, UsageError
+from motleygp_cli.notices import in_own_terms, warnings_as_lines
 from motleygp_cli.parser import build
 from motleygp_cli.signals import ending_at_once, no_interrupt_lost
 
@@ -73,7 +74,8 @@ def _dispatch(words: list[str]) -> int:
         return GOOD
     with ending_at_once():
         from motleygp_cli import commands
-    return commands.RUN[args.command](args)
+    with warnings_as_lines(bool(getattr(args, "json", False))):
+        return commands.RUN[args.command](args)
 
 
 def _did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -88,7 +90,7 @@ def _report(words: list[str], error: Exception, code: int) -> int:
         # An error without a file name comes from the command's own output.
         place = "standard output" if error.filename is None else repr(error.filename)
         message = f"{place}: {error.strerror}."
-    message = " ".join(message.split())
+    message = in_own_terms(" ".join(message.split()))
     if re.search(r"\bin row \d", message):
         message += " Rows count from 0, without the header."
     try:

@@ -10,10 +10,12 @@ import narwhals as nw
 import numpy as np
 import pandas as pd
 
+from motleygp_cli.dates import parsed, with_dates
 from motleygp_cli.errors import UsageError
 from motleygp_cli.places import check_place, replace
 
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
+_NUMBERS = " Give it as numbers, for example of days."
 _ENCODE = " Encode categories, for example as one column of 0 and 1 each."
 
 
@@ -38,7 +40,10 @@ def _polars() -> Any:
 
 
 def read(path: Path) -> Any:
-    """Read a table: text as a pandas frame, Parquet as a polars frame."""
+    """Read a table: text as a pandas frame, Parquet as a polars frame.
+
+    Text in the form of ISO dates becomes dates.
+    """
     kind = _kind(path)
     if not path.is_file():
         raise UsageError(f"there is no file {str(path)!r}.")
@@ -49,17 +54,24 @@ def read(path: Path) -> Any:
             table = _read_text(path, _SEPARATORS[kind])
     except (UsageError, PermissionError):
         raise
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{str(path)!r} cannot be read: it must be text in UTF-8; got the byte "
+            f"{error.object[error.start]:#04x} in position {error.start}."
+        ) from None
     # The readers raise many types of errors for a broken file.
     except Exception as error:
         raise ValueError(f"{str(path)!r} cannot be read: {error}") from None
     if not len(table):
         raise ValueError(f"{str(path)!r} must have rows; got none.")
-    return table
+    return with_dates(table)
 
 
 def _read_text(path: Path, separator: str) -> pd.DataFrame:
     """Read text in UTF-8. The last values of a short row are missing."""
-    first = pd.read_csv(path, sep=separator, header=None, nrows=1, dtype=str)
+    first = pd.read_csv(
+        path, sep=separator, header=None, nrows=1, dtype=str, na_filter=False
+    )
     header = [str(name) for name in first.iloc[0]]
     other = [mark for mark in ";,\t|" if mark != separator and mark in header[0]]
     if len(header) == 1 and other:
@@ -104,25 +116,41 @@ def check_inputs(X: Any) -> None:
     """Raise a `ValueError` for the first input that is not a number or a date."""
     for name in names(X):
         column = nw.from_native(X[name], series_only=True)
-        wrong = np.flatnonzero(~_usable(column))
+        dtype = column.dtype
+        if dtype.is_nested() or dtype in (nw.Binary, nw.Duration, nw.Time):
+            span = dtype in (nw.Duration, nw.Time)
+            raise ValueError(
+                f"input {name!r} must hold numbers or dates; got the type {dtype}."
+                f"{_NUMBERS if span else ''}"
+            )
+        usable, kind = _usable(column)
+        wrong = np.flatnonzero(~usable)
         if len(wrong):
             value, more = column[int(wrong[0])], len(wrong) - 1
             raise ValueError(
-                f"input {name!r} must have a finite number in every row; got "
+                f"input {name!r} must have a {kind} in every row; got "
                 f"{'nothing' if pd.isna(value) else repr(value)} in row {wrong[0]}"
                 f"{f' and {more} more' if more else ''}."
-                f"{_ENCODE if isinstance(value, str) else ''}"
+                f"{_ENCODE if isinstance(value, str) and 'date' not in kind else ''}"
             )
+        if dtype in (nw.String, nw.Categorical, nw.Enum):
+            raise ValueError(f"input {name!r} must hold numbers or dates; got text.")
 
 
-def _usable(column: nw.Series) -> np.ndarray:
-    """Mark the rows in which a column has a number or a date."""
+def _usable(column: nw.Series) -> tuple[np.ndarray, str]:
+    """Mark the rows in which a column has what it should have: a finite number or, if
+    it has dates, a date."""
+    date, number = "date in ISO form (2024-03-31)", "finite number"
     if column.dtype.is_temporal():
-        return ~column.is_null().to_numpy()
+        return ~column.is_null().to_numpy(), "date"
     if column.dtype.is_numeric() or column.dtype == nw.Boolean:
-        return np.isfinite(column.cast(nw.Float64).to_numpy().astype(float))
-    values = pd.Series(column.to_list(), dtype=object)
-    return np.isfinite(np.asarray(pd.to_numeric(values, errors="coerce"), dtype=float))
+        return np.isfinite(column.cast(nw.Float64).to_numpy().astype(float)), number
+    values = column.to_list()
+    dates = ~np.isnat(parsed(values))
+    if dates.any():
+        return dates, date
+    numbers = pd.to_numeric(pd.Series(values, dtype=object), errors="coerce")
+    return np.isfinite(np.asarray(numbers, dtype=float)), number
 
 
 def write(path: Path, columns: Mapping[str, np.ndarray]) -> None:

@@ -5,7 +5,6 @@ import os
 from typing import Any
 
 import pandas as pd
-from rich.console import Console
 from sklearn.utils.validation import check_is_fitted
 
 from motleygp.estimator import door, saving
@@ -42,10 +41,14 @@ class Inspector(Scorer):
         """
         return inspection.relevance(self._checked_fit())
 
-    def summary(self) -> None:
-        """Print the parameter functions: offset, spread, and the input that each varies
-        most with, with the distance over which it changes by one standard deviation."""
-        Console().print(inspection.summary_table(self._checked_fit()))
+    def summary(self) -> inspection.Summary:
+        """The parameter functions: offset, spread, and the input that each varies most
+        with, with the distance over which it changes by one standard deviation.
+
+        The result is a table that a console or a notebook shows, and that `print`
+        prints in a script.
+        """
+        return inspection.summary(self._checked_fit())
 
     def parameters(self) -> dict[str, Any]:
         """All parameters of the model by name, constrained and unwhitened.
@@ -122,6 +125,7 @@ class Inspector(Scorer):
             fitted,
             path,
             observed,
+            reporting.labels(fitted, X, Y),
             alone=alone,
             title=title,
             max_rows=max_rows,

@@ -1,7 +1,7 @@
 """Pictures on the caller's Matplotlib axes.
 
-Every function takes the axes as its first argument and returns them. Legends and titles
-are left to the caller; axis labels are set where the picture determines them.
+Every function that draws takes the axes as its first argument and returns them. The
+caller sets legends and titles; axis labels are set where the picture determines them.
 """
 
 from motleygp.plotting._calibration import (
@@ -10,6 +10,7 @@ from motleygp.plotting._calibration import (
     reliability_curve as reliability_curve,
 )
 from motleygp.plotting._curves import (
+    along as along,
     observations as observations,
     partial_dependence as partial_dependence,
     predictive_curve as predictive_curve,

@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 
+from motleygp.plotting import _inputs
 from motleygp.plotting._style import BAND_ALPHA, DATA, limit_to_shares
 from motleygp.prediction.diagrams import crossed
 from motleygp.prediction.predictive import AbstractPredictive
@@ -15,6 +16,9 @@ from motleygp.tables import frames
 
 # The quantiles over the rows in the band of `partial_dependence`.
 _SPREAD = [0.1, 0.9]
+# A line turns at few of its rows; where other inputs vary as well, the means turn at
+# two rows of three. Fewer rows than these may turn by chance.
+_TURNS, _FEWEST_ROWS = 0.4, 10
 
 
 @runtime_checkable
@@ -36,18 +40,29 @@ def predictive_curve(
 
     A binary output has no band, because an interval between 0 and 1 says nothing. The
     band of a count has steps, one per row, because its ends are whole numbers.
+
+    With several inputs, only one may vary: see `along`. If others seem to vary too,
+    because the means jump from row to row, each row is a dot with a bar for its
+    interval, and no line connects them.
+
+    **Arguments:**
+
+    - `x`: the one input of the rows, or all of their inputs; then the label of the axis
+      has the values of those that are fixed.
     """
-    x = frames.as_matrix(x, name="x").ravel()
-    if x.shape != (len(predictive),):
-        raise ValueError(
-            f"`x` must have one value per row of `predictive`, {len(predictive)}; "
-            f"got {x.shape}."
-        )
-    order = np.argsort(x)
-    x, predictive = x[order], predictive[order]
+    inputs, place = _one_that_varies(x, len(predictive))
+    values = inputs.matrix[:, place]
+    order = np.argsort(values, kind="stable")
+    values, predictive = values[order], predictive[order]
+    mean = predictive.mean
+    if len(inputs.names) > 1:
+        ax.set_xlabel(f"{inputs.names[place]} ({inputs.fixed(place)})")
+    x = inputs.placed(ax.xaxis, place, values)
+    if _jumps(values, mean):
+        return _dots_with_bars(ax, x, predictive, coverage, label)
     binary = predictive.likelihood.binary
     stepped = predictive.likelihood.discrete and not binary
-    (line,) = ax.plot(x, predictive.mean, label=label, zorder=3)
+    (line,) = ax.plot(x, mean, label=label, zorder=3)
     if binary:
         limit_to_shares(ax)
         ax.set_ylabel("probability of 1")
@@ -68,18 +83,84 @@ def predictive_curve(
     return ax
 
 
+def _one_that_varies(x: Any, num_rows: int) -> tuple[_inputs.Inputs, int]:
+    """The inputs of the rows, and the number of the only one that varies."""
+    inputs = _inputs.read(x, "x")
+    if inputs.matrix.shape == (1, num_rows):
+        inputs = _inputs.read(inputs.matrix.T, "x")
+    if inputs.matrix.ndim != 2 or len(inputs.matrix) != num_rows:
+        raise ValueError(
+            f"`x` must have one value per row of `predictive`, {num_rows}; "
+            f"got {inputs.matrix.shape}."
+        )
+    varying = np.flatnonzero((inputs.matrix != inputs.matrix[:1]).any(axis=0))
+    if len(varying) > 1:
+        first, second = (inputs.names[p] for p in varying[:2])
+        raise ValueError(
+            f"`x` must vary in one input only; got {first!r} and {second!r}, which "
+            "both vary: take rows from `along`, or use `partial_dependence`."
+        )
+    return inputs, int(varying[0]) if len(varying) else 0
+
+
+def _jumps(x: np.ndarray, mean: np.ndarray) -> bool:
+    """Whether the means over sorted x are no line: they differ at the same x, or turn
+    at most rows."""
+    steps = np.diff(mean)
+    steps = np.where(np.abs(steps) > 1e-6 * np.ptp(mean), steps, 0.0)
+    if (steps[np.diff(x) == 0] != 0).any():
+        return True
+    turns = np.sum(steps[1:] * steps[:-1] < 0)
+    return len(mean) >= _FEWEST_ROWS and bool(turns > _TURNS * len(mean))
+
+
+def _dots_with_bars(
+    ax: Axes,
+    x: np.ndarray,
+    predictive: AbstractPredictive,
+    coverage: float,
+    label: str | None,
+) -> Axes:
+    (dots,) = ax.plot(x, predictive.mean, "o", markersize=3, label=label, zorder=3)
+    if predictive.likelihood.binary:
+        limit_to_shares(ax)
+        ax.set_ylabel("probability of 1")
+        return ax
+    low, high = predictive.interval(coverage).T
+    ax.vlines(x, low, high, color=dots.get_color(), alpha=BAND_ALPHA, linewidth=1.0)
+    return ax
+
+
+def along(X: Any, feature: str | int | np.integer, *, num: int = 200) -> Any:
+    """Rows in which one input goes from its smallest to its largest value in X, and the
+    others stay at their medians, for `predict_dist` and `predictive_curve`.
+
+    Returns a pandas frame if X is a frame, else an array.
+    """
+    _check_at_least("num", num, 2)
+    inputs = _rows_of(X, None)
+    place = _place(inputs.names, feature)
+    # A median that occurs: a flag has no value between 0 and 1.
+    middle = np.quantile(inputs.matrix, 0.5, axis=0, method="inverted_cdf")
+    rows = np.tile(middle, (num, 1))
+    own = inputs.matrix[:, place]
+    rows[:, place] = np.linspace(own.min(), own.max(), num)
+    return inputs.frame(rows) if frames.is_frame(X) else rows
+
+
 def observations(
     ax: Axes, x: Any, y: ArrayLike, *, bars: bool = False, label: str = "data"
 ) -> Axes:
     """The observed values as dots or, with `bars`, as bars from zero, for counts.
     Missing values are left out."""
-    x = frames.as_matrix(x, name="x").ravel()
+    inputs, x = _inputs.column(x, "x")
     y = frames.as_matrix(y, name="y").ravel()
     if x.shape != y.shape:
         raise ValueError(
             f"`y` must have one value per row of `x`, {len(x)}; got {len(y)}."
         )
     seen = ~np.isnan(y)
+    x = inputs.placed(ax.xaxis, 0, x)
     if bars:
         ax.vlines(x[seen], 0.0, y[seen], color=DATA, alpha=0.6, label=label)
         return ax
@@ -114,17 +195,12 @@ def partial_dependence(
     """
     _check_at_least("num", num, 2)
     _check_at_least("max_rows", max_rows, 1)
-    matrix = frames.as_matrix(X)
-    if matrix.ndim != 2 or not matrix.size:
-        raise ValueError(
-            f"`X` must have at least one row and column; got shape {matrix.shape}."
-        )
-    names = _feature_names(model, X, matrix.shape[1])
-    place = _place(names, feature)
-    values, every = crossed(matrix, place, num, max_rows)
-    rows = every.reshape(-1, len(names))
+    inputs = _rows_of(X, list(getattr(model, "feature_names_in_", [])))
+    place = _place(inputs.names, feature)
+    values, every = crossed(inputs.matrix, place, num, max_rows)
+    rows = every.reshape(-1, len(inputs.names))
     # With names, so that the model can put the columns into its own order.
-    named = pd.DataFrame(rows, columns=names) if frames.is_frame(X) else rows
+    named = inputs.frame(rows) if frames.is_frame(X) else rows
     predictions = model.predict_dist(named)
     if output not in predictions:
         raise ValueError(
@@ -132,10 +208,11 @@ def partial_dependence(
         )
     predictive = predictions[output]
     means = predictive.mean.reshape(num, -1)
+    values = inputs.placed(ax.xaxis, place, values)
     (line,) = ax.plot(values, means.mean(axis=1), label=label, zorder=3)
     low, high = np.quantile(means, _SPREAD, axis=1)
     ax.fill_between(values, low, high, color=line.get_color(), alpha=BAND_ALPHA, lw=0)
-    ax.set_xlabel(names[place])
+    ax.set_xlabel(inputs.names[place])
     if predictive.likelihood.binary:
         limit_to_shares(ax)
         ax.set_ylabel(f"probability of {output}")
@@ -149,11 +226,15 @@ def _check_at_least(argument: str, value: int, fewest: int) -> None:
         raise ValueError(f"`{argument}` must be at least {fewest}; got {value}.")
 
 
-def _feature_names(model: _Predicts, X: Any, number: int) -> list[str]:
-    """The names of the columns of X, or of those of the fit, or "x0", "x1", ..."""
-    fitted = frames.features(X) if frames.is_frame(X) else None
-    fitted = fitted or list(getattr(model, "feature_names_in_", []))
-    return fitted if len(fitted) == number else [f"x{p}" for p in range(number)]
+def _rows_of(X: Any, names: list[str] | None) -> _inputs.Inputs:
+    """The rows of X, of which there is at least one."""
+    inputs = _inputs.read(X, "X", names)
+    if inputs.matrix.ndim != 2 or not inputs.matrix.size:
+        raise ValueError(
+            "`X` must have at least one row and column; got shape "
+            f"{inputs.matrix.shape}."
+        )
+    return inputs
 
 
 def _place(names: list[str], feature: str | int | np.integer) -> int:

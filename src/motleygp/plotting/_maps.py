@@ -8,6 +8,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.tri import Triangulation
 
+from motleygp.plotting import _inputs
 from motleygp.prediction.predictive import AbstractPredictive
 from motleygp.tables import frames
 
@@ -31,7 +32,8 @@ def predictive_map(
     """
     if what not in ("mean", "std"):
         raise ValueError(f"`what` must be 'mean' or 'std'; got {what!r}.")
-    matrix = frames.as_matrix(x, name="x")
+    inputs = _inputs.read(x, "x")
+    matrix = inputs.matrix
     if matrix.shape != (len(predictive), 2):
         raise ValueError(
             "`x` must have two columns and one row per row of `predictive`, "
@@ -40,6 +42,8 @@ def predictive_map(
     if not np.isfinite(matrix).all():
         strange = matrix[~np.isfinite(matrix)][0]
         raise ValueError(f"`x` must hold finite numbers; got {strange}.")
+    across = inputs.placed(ax.xaxis, 0, matrix[:, 0])
+    matrix = np.stack([across, inputs.placed(ax.yaxis, 1, matrix[:, 1])], axis=1)
     norm = Normalize()
     if what == "std":
         values, label = predictive.std, "standard deviation"
@@ -51,9 +55,8 @@ def predictive_map(
         values, label = predictive.mean, "mean"
     ax.figure.colorbar(_coloured(ax, matrix, values, norm), ax=ax, label=label)
     if frames.is_frame(x):
-        across, up = frames.features(x) or ("", "")
-        ax.set_xlabel(across)
-        ax.set_ylabel(up)
+        ax.set_xlabel(inputs.names[0])
+        ax.set_ylabel(inputs.names[1])
     return ax
 
 

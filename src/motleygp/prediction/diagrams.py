@@ -1,7 +1,8 @@
 """The numbers behind the figures of `plotting` and of the report."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import narwhals as nw
 import numpy as np
 import scipy.stats
 from numpy.typing import ArrayLike
@@ -13,6 +14,7 @@ from motleygp.prediction.predictive import AbstractPredictive
 _TAILS = (0.025, 0.975)
 # The window of the running mean is 1/40 of the run; its first part is 1/10.
 _WINDOW, _FIRST = 40, 10
+_DAY = np.timedelta64(1, "D") / np.timedelta64(1, "ms")
 
 
 class Shares(NamedTuple):
@@ -30,6 +32,8 @@ def reliability_shares(
 ) -> Shares:
     """The share of ones in bins of rows with similar predicted probabilities."""
     predicted, observed, count = metrics.reliability(predictive, y, bins)
+    # Rounding may push a mean probability slightly beyond 0 or 1.
+    predicted = np.clip(predicted, 0.0, 1.0)
     return Shares(predicted, observed, *_chance(count, predicted))
 
 
@@ -93,3 +97,21 @@ def some_places(total: int, most: int) -> np.ndarray:
         return np.arange(total)
     # At random, not at regular intervals: the rows may have a daily cycle.
     return np.sort(np.random.default_rng(0).choice(total, most, replace=False))
+
+
+def date_columns(x: Any) -> list[int]:
+    """The numbers of the columns of an array, a series or a frame that hold dates."""
+    known = nw.from_native(x, eager_only=True, allow_series=True, pass_through=True)
+    if isinstance(known, nw.Series):
+        known = known.to_frame()
+    if isinstance(known, nw.DataFrame):
+        types = [series.dtype for series in known.iter_columns()]
+        return [p for p, dtype in enumerate(types) if dtype in (nw.Date, nw.Datetime)]
+    if not isinstance(x, np.ndarray) or x.dtype.kind != "M":
+        return []
+    return list(range(x.shape[-1] if x.ndim > 1 else 1))
+
+
+def as_dates(days: np.ndarray) -> np.ndarray:
+    """Days since 1970, which the model sees, as the dates that the user knows."""
+    return np.rint(np.asarray(days) * _DAY).astype("datetime64[ms]")

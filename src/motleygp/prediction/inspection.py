@@ -1,10 +1,16 @@
 """Inspection of a fitted model: weights, correlations, relevance, a summary."""
 
+import dataclasses
+import html
+import io
+
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
+from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from motleygp.inference.model import Model
 from motleygp.prediction.fitted import Fitted
@@ -93,22 +99,68 @@ def input_relevance(model: Model) -> np.ndarray:
     return np.sqrt(np.maximum(2.0 * (1.0 - own[:, 1:] / variance), 0.0)) / step
 
 
-def summary_table(fitted: Fitted) -> Table:
+@dataclasses.dataclass(frozen=True, repr=False)
+class Summary:
+    """A table that shows itself: as text when printed, as HTML in a notebook."""
+
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def __str__(self) -> str:
+        table = Table(title=self.title)
+        for place, name in enumerate(self.header):
+            table.add_column(name, justify="right" if place else "left")
+        for row in self.rows:
+            # `Text`, not `str`: brackets in a name are not markup.
+            table.add_row(*map(Text, row))
+        # As wide as the terminal, and without its colours.
+        console = Console(file=io.StringIO(), width=Console().width)
+        with console.capture() as captured:
+            console.print(table)
+        return captured.get().rstrip("\n")
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in self.header)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
+            for row in self.rows
+        )
+        return (
+            f"<table><caption>{html.escape(self.title)}</caption><thead><tr>{head}</tr>"
+            f"</thead><tbody>{body}</tbody></table>"
+        )
+
+
+def summary(fitted: Fitted) -> Summary:
     """One row per parameter function: its offset, its prior standard deviation, and the
     input that it varies most with, with the distance over which it changes by one."""
-    table = Table(title="parameter functions")
-    table.add_column("output: parameter")
-    for column in ("offset", "spread", "varies most with"):
-        table.add_column(column, justify="right")
-    slopes = input_relevance(fitted.model)
+    low, high = fitted.input_range
+    # Nothing was learned about an input with one value.
+    slopes = np.where(high > low, input_relevance(fitted.model), 0.0)
     covariance = _covariance(fitted.model)
-    for j, label in enumerate(function_names(fitted)):
+    rows = []
+    for j, label in enumerate(_labelled_functions(fitted)):
         first = int(np.argmax(slopes[j]))
-        distance = fitted.scaling.x_scale[first] / slopes[j, first]
-        table.add_row(
-            label,
-            f"{float(fitted.model.offset[j]):.3g}",
-            f"{np.sqrt(covariance[j, j]):.3g}",
-            f"{fitted.inputs[first]} ({distance:.3g})",
+        most = "nothing"
+        if slopes[j, first] > 0.0:
+            distance = fitted.scaling.x_scale[first] / slopes[j, first]
+            most = f"{fitted.inputs[first]} ({distance:.3g})"
+        offset, spread = float(fitted.model.offset[j]), np.sqrt(covariance[j, j])
+        rows.append((label, f"{offset:.3g}", f"{spread:.3g}", most))
+    header = ("output: parameter", "offset", "spread", "varies most with")
+    return Summary("parameter functions", header, tuple(rows))
+
+
+def _labelled_functions(fitted: Fitted) -> list[str]:
+    """`function_names`, with the label of 1 where an output has labels."""
+    labels = [
+        "" if classes is None or not likelihood.binary else f" of {classes[1]}"
+        for likelihood, classes in zip(
+            fitted.model.likelihoods, fitted.classes, strict=True
         )
-    return table
+        for _ in likelihood.functions
+    ]
+    return [a + b for a, b in zip(function_names(fitted), labels, strict=True)]

@@ -9,12 +9,14 @@ from motleygp.inference import Observations
 from motleygp.prediction import Fitted
 from motleygp.progress import watched
 from motleygp.reporting import _facts, _page
+from motleygp.reporting._labels import Labels as Labels, labels as labels
 
 
 def write(
     fitted: Fitted,
     path: str | os.PathLike,
     observed: Observations | None,
+    own: Labels,
     *,
     alone: Mapping[str, Fitted] | None,
     title: str,
@@ -27,6 +29,7 @@ def write(
     **Arguments:**
 
     - `observed`: the rows to score; without them, the report describes the model alone.
+    - `own`: the user's labels of these rows.
     - `alone`: for each output, a model of that output alone, for comparison.
     - `max_rows`: the largest number of rows to score; `None` for a default.
     - `seed`: the seed of the fit, as shown in the report.
@@ -36,7 +39,9 @@ def write(
     def watch(label: str) -> Callable[[Sequence[Any]], Iterable[Any]]:
         return lambda items: watched(items, label, show=show)
 
-    facts = _facts.gather(fitted, observed, alone, max_rows, seed, watch("scoring"))
+    facts = _facts.gather(
+        fitted, observed, own, alone, max_rows, seed, watch("scoring")
+    )
     ys = [] if observed is None else observed.ys
     text = _page.page(facts, title, ys, watch("drawing"))
     replace(path, text.encode())

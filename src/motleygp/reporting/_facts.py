@@ -17,6 +17,7 @@ from motleygp.prediction import (
     metrics,
 )
 from motleygp.prediction.diagrams import some_places
+from motleygp.reporting._labels import Labels
 from motleygp.tables.infer import Choice
 
 # By default: the values to score in all outputs together, and the smallest and the
@@ -27,8 +28,8 @@ _VALUES, _FEWEST, _MOST = 10_000, 250, 2000
 class Scored(NamedTuple):
     """The observed values of one output in the scored rows, and their predictions."""
 
-    rows: np.ndarray
-    """The row numbers of the values in the data of the report."""
+    rows: Sequence[Any]
+    """The labels of the values' rows: those of the user's index, or their numbers."""
     x: np.ndarray
     y: np.ndarray
     p: AbstractPredictive
@@ -58,6 +59,7 @@ class Facts(NamedTuple):
     """All facts of a report."""
 
     fitted: Fitted
+    labels: Labels
     seed: int | None
     outputs: list[Output]
     num_rows: int
@@ -81,6 +83,7 @@ class Facts(NamedTuple):
 def gather(
     fitted: Fitted,
     observed: Observations | None,
+    labels: Labels,
     alone: Mapping[str, Fitted] | None,
     max_rows: int | None,
     seed: int | None,
@@ -92,7 +95,7 @@ def gather(
         max_rows = min(max(share, _FEWEST), _MOST)
     every: list[Scored | None] = [None] * len(fitted.outputs)
     if observed is not None:
-        every = _score_all(fitted, observed, alone, max_rows, watch)
+        every = _score_all(fitted, observed, labels, alone, max_rows, watch)
     if observed is None:
         inducing = fitted.theta()["inducing"]
         rows, num_rows = inducing.reshape(-1, inducing.shape[-1]), 0
@@ -104,6 +107,7 @@ def gather(
     outside = np.mean((rows < low - room) | (rows > high + room), axis=0)
     return Facts(
         fitted=fitted,
+        labels=labels,
         seed=seed,
         outputs=_outputs(fitted, every),
         num_rows=num_rows,
@@ -134,6 +138,7 @@ def _outputs(fitted: Fitted, scored: Sequence[Scored | None]) -> list[Output]:
 def _score_all(
     fitted: Fitted,
     observed: Observations,
+    labels: Labels,
     alone: Mapping[str, Fitted] | None,
     max_rows: int,
     watch: Callable[[Sequence[Any]], Any],
@@ -149,8 +154,8 @@ def _score_all(
     found: list[Scored | None] = []
     for d in watch(range(len(xs))):
         name, rows = fitted.outputs[d], chosen[d]
-        own = [exposures[d]] * len(xs)
-        p = (every or _predict(fitted, xs[d], own, rows))[name]
+        alike = [exposures[d]] * len(xs)
+        p = (every or _predict(fitted, xs[d], alike, rows))[name]
         known = ~np.isnan(observed.ys[d][rows])
         if not known.any():
             found.append(None)
@@ -162,7 +167,8 @@ def _score_all(
         kept = rows[known]
         y, x = observed.ys[d][kept], xs[d][kept]
         marginal = fitted.seen[d].log_prob(y, exposures[d][kept])
-        found.append(_scored(kept, x, y, p[known], marginal, single))
+        own = labels.rows(name, kept)
+        found.append(_scored(own, x, y, p[known], marginal, single))
     return found
 
 
@@ -174,7 +180,7 @@ def _predict(
 
 
 def _scored(
-    rows: np.ndarray,
+    rows: Sequence[Any],
     x: np.ndarray,
     y: np.ndarray,
     p: AbstractPredictive,

@@ -13,7 +13,7 @@ import scipy.stats
 
 from motleygp.prediction import metrics
 from motleygp.reporting._facts import Facts, Output, Scored
-from motleygp.reporting._format import percent
+from motleygp.reporting._format import percent, shown
 
 _RARE = 1e-3
 # Smallest shares that get a remark: errors of calibration, refused steps, and rows
@@ -27,6 +27,12 @@ _FLAT = 0.05
 # is below this; and the largest number of such values to name.
 _SLIP, _MOST_SLIPS = 1e-7, 3
 _BINS = 10
+# A gain of the bound in the last tenth of a run that is worth more iterations, in nats
+# per value.
+_WORTH_A_GAIN = 0.01
+# The most rows that may dominate a score, and by how many standard errors of the score
+# without them.
+_MOST_ROWS, _DOMINANT = 3, 3.0
 
 
 class Remark(NamedTuple):
@@ -66,11 +72,14 @@ def _of_training(facts: Facts) -> Iterator[Remark]:
         yield _warning(f"Training was interrupted after {done} iterations.")
     elif fitted.ended == "time":
         yield _warning(f"The time limit ended training after {done} iterations.")
-    elif still_improving(trace["nelbo"]):
-        yield _note(
-            "The bound was still improving when training ended: a larger `max_iter` "
-            "may give a better model."
-        )
+    elif fitted.ended == "horizon":
+        values = sum(output.seen.observed for output in facts.outputs)
+        gain = late_gain(trace["nelbo"]) / max(values, 1)
+        if gain > _WORTH_A_GAIN:
+            yield _note(
+                f"The last tenth of the {done} iterations still improved the bound by "
+                f"{gain:.2g} nats per value: a larger max_iter may give a better model."
+            )
     refused = np.sum((trace["refused"] > 0) | (trace["theta_refused"] > 0))
     refused = float(refused) / max(done, 1)
     if refused > _REFUSED:
@@ -81,27 +90,28 @@ def _of_training(facts: Facts) -> Iterator[Remark]:
     failed = [start["error"] for start in fitted.starts if start["error"]]
     if failed:
         yield _warning(
-            f"{len(failed)} of {len(fitted.starts)} starts failed: {failed[0]}"
+            f"{len(failed)} of {len(fitted.starts)} starts failed: "
+            # Quoted arguments are for terminals.
+            f"{failed[0].replace('`', '')}"
         )
     if not fitted.model.prior.shares_inducing and len(facts.outputs) > 1:
         yield _note(
             "The outputs learn nothing from one another, because each function has "
-            "inducing values of its own; with `inducing='latent'` they share them."
+            "inducing values of its own; with inducing='latent' they share them."
         )
 
 
-def still_improving(nelbo: np.ndarray) -> bool:
-    """Whether the last tenth of a run is better than the tenth before it, by more than
-    the noise and by a fiftieth of the gain of the whole run after its first tenth."""
+def late_gain(nelbo: np.ndarray) -> float:
+    """By how much the last tenth of a run is better than the tenth before it, in nats;
+    0 within the noise, and for a short run."""
     nelbo = nelbo[np.isfinite(nelbo)]
     tenth = len(nelbo) // 10
     if tenth < 10:
-        return False
-    first, before = nelbo[tenth : 2 * tenth], nelbo[-2 * tenth : -tenth]
-    last = nelbo[-tenth:]
-    gain = before.mean() - last.mean()
+        return 0.0
+    before, last = nelbo[-2 * tenth : -tenth], nelbo[-tenth:]
+    gain = float(before.mean() - last.mean())
     noise = np.sqrt((before.var() + last.var()) / tenth)
-    return bool(gain > 3.0 * noise and gain > 0.02 * (first.mean() - last.mean()))
+    return gain if gain > 3.0 * noise else 0.0
 
 
 # Data.
@@ -110,15 +120,22 @@ def still_improving(nelbo: np.ndarray) -> bool:
 def _of_data(facts: Facts) -> Iterator[Remark]:
     worst = int(np.argmax(facts.outside))
     if facts.outside[worst] > _OUTSIDE:
-        low, high = facts.fitted.input_range[:, worst]
+        ends = facts.labels.along(worst, facts.fitted.input_range[:, worst])
+        low, high = (shown(end) for end in ends)
         name = facts.fitted.inputs[worst]
         yield _warning(
-            f"{name} is outside its training range ({low:.4g} to {high:.4g}) in "
+            f"{name} is outside its training range ({low} to {high}) in "
             f"{percent(facts.outside[worst])} of the rows; the model extrapolates "
             "there."
         )
+    low, high = facts.fitted.input_range
+    for name in np.asarray(facts.fitted.inputs)[low == high]:
+        yield _warning(
+            f"{name} has one value in all training rows, so nothing is known about its "
+            "effect; this input could be left out."
+        )
     steepest = facts.relevance.to_numpy().max(axis=0)
-    for name in facts.relevance.columns[steepest < _FLAT]:
+    for name in facts.relevance.columns[(steepest < _FLAT) & (low < high)]:
         yield _note(f"No output varies with {name}; this input could be left out.")
 
 
@@ -149,13 +166,18 @@ def _of_scores(name: str, scored: Scored) -> Iterator[Remark]:
         )
         return
     ours, marginal = scored.log_prob, scored.log_marginal
-    # Any sign of a gain is enough here; a remark against sharing needs more evidence.
-    if np.isfinite(marginal).all() and not _gain(ours - marginal) > 1.0:
+    impossible = int(np.sum(np.isinf(ours)))
+    if impossible > _MOST_ROWS:
         yield _warning(
-            f"{name} is not predicted better than by its overall distribution (NLPD "
-            f"{-ours.mean():.3f} against {-marginal.mean():.3f}): the inputs carry "
-            "little information about it, or training was too short."
+            f"{impossible} of the {len(ours)} values of {name} are impossible under "
+            "their predictions, so its NLPD is infinite."
         )
+        return
+    worst = dominant(-ours)
+    kept = np.setdiff1d(np.arange(len(ours)), worst)
+    if len(worst):
+        yield _dominated(name, scored, worst, kept)
+    yield from _of_gain(name, ours[kept], marginal[kept], len(worst))
     alone = scored.log_independent
     if alone is not None and _gain(alone - ours) > 3.0:
         yield _warning(
@@ -163,6 +185,68 @@ def _of_scores(name: str, scored: Scored) -> Iterator[Remark]:
             f"{-alone.mean():.3f} against {-ours.mean():.3f}): sharing with the other "
             "outputs makes its predictions worse."
         )
+
+
+def dominant(cost: np.ndarray) -> np.ndarray:
+    """The places of the few values, the worst first, that a mean cost depends on more
+    than on all others together: none if there are no such values, or many."""
+    worst = np.argsort(-cost, kind="stable")[:_MOST_ROWS]
+    others = np.delete(cost, worst)
+    if not np.isfinite(others).all():
+        return worst[:0]
+    excess = (cost[worst] - others.mean()) / len(cost)
+    error = others.std() / np.sqrt(len(cost))
+    notable = excess > error
+    return worst[notable & (excess[notable].sum() > _DOMINANT * error)]
+
+
+def _dominated(
+    name: str, scored: Scored, worst: np.ndarray, kept: np.ndarray
+) -> Remark:
+    costs = [
+        f"row {scored.rows[place]} costs {_nats(float(-scored.log_prob[place]))}"
+        for place in worst
+    ]
+    which = "one value" if len(worst) == 1 else f"{len(worst)} values"
+    them = "it" if len(worst) == 1 else "them"
+    return _warning(
+        f"The score of {name} is dominated by {which} of {len(scored.y)}: "
+        f"{', '.join(costs)}. Its NLPD is {shown(-scored.log_prob.mean())} with {them} "
+        f"and {-scored.log_prob[kept].mean():.4g} without (marginal: "
+        f"{-scored.log_marginal.mean():.4g} and "
+        f"{-scored.log_marginal[kept].mean():.4g})."
+    )
+
+
+def _nats(cost: float) -> str:
+    if np.isinf(cost):
+        return "infinitely many nats"
+    return f"{cost:,.0f} nats" if cost >= 100.0 else f"{cost:.3g} nats"
+
+
+def _of_gain(
+    name: str, ours: np.ndarray, marginal: np.ndarray, left_out: int
+) -> Iterator[Remark]:
+    """A remark if there is no sign of a gain over the marginal; a remark against
+    sharing needs more evidence."""
+    if not np.isfinite(marginal).all() or _gain(ours - marginal) > 1.0:
+        return
+    gain = ours - marginal
+    without = f", {left_out} dominant left out" if left_out else ""
+    against = f"(NLPD {-ours.mean():.3f} against {-marginal.mean():.3f}{without})"
+    why = "the inputs carry little information about it, or training was too short."
+    if not gain.mean() > 0.0:
+        yield _warning(
+            f"{name} is not predicted better than by its overall distribution "
+            f"{against}: {why}"
+        )
+        return
+    error = gain.std() / np.sqrt(len(gain))
+    yield _warning(
+        f"{name} may not be predicted better than by its overall distribution "
+        f"{against}: its gain of {gain.mean():.2g} has a standard error of "
+        f"{error:.2g}, so {why}"
+    )
 
 
 def _gain(pairs: np.ndarray) -> float:
@@ -204,6 +288,8 @@ def _of_calibration(output: Output, scored: Scored) -> Iterator[Remark]:
 def _of_probabilities(output: Output, scored: Scored) -> Iterator[Remark]:
     """One remark for each run of neighbouring bins that are off beyond chance."""
     predicted, observed, count = metrics.reliability(scored.p, scored.y, _BINS)
+    # Rounding may push a mean probability slightly beyond 0 or 1.
+    predicted = np.clip(predicted, 0.0, 1.0)
     off = np.array(
         [
             scipy.stats.binomtest(round(share * n), n, p).pvalue < _RARE / _BINS

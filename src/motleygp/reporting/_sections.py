@@ -81,7 +81,7 @@ def data(facts: Facts, ys: list[np.ndarray], album: Album) -> Data:
     if facts.with_data:
         tables.append(_tables.values(facts, ys))
     names = [output.name for output in facts.outputs]
-    return Data(tables, album.add([_figures.missing(names, ys)]))
+    return Data(tables, album.add([_figures.missing(names, ys, facts.labels)]))
 
 
 def scores(facts: Facts, album: Album) -> Scores | None:

@@ -18,6 +18,7 @@ _ENDED = {
     "time": "the time limit was reached",
     "interrupted": "it was interrupted",
 }
+_NO_VALUES = "no values"
 # Rows in a table of the least expected values.
 _SURPRISING = 5
 
@@ -75,7 +76,7 @@ def outputs(facts: Facts) -> Table:
                 o.likelihood.name,
                 o.seen.observed,
                 careful_percent(1.0 - o.seen.observed / o.seen.rows),
-                o.choice.reason if o.choice else "given by the user",
+                _reason(o),
             )
             for o in facts.outputs
         ],
@@ -83,14 +84,30 @@ def outputs(facts: Facts) -> Table:
     )
 
 
+def _reason(output: Output) -> str:
+    """The reason for a likelihood, and which label is which."""
+    reason = output.choice.reason if output.choice else "given by the user"
+    if output.classes in (None, (False, True)) or not output.likelihood.binary:
+        return reason
+    zero, one = output.classes
+    return f"{reason}; {one} counts as 1 (true), {zero} as 0 (false)"
+
+
 def inputs(facts: Facts) -> Table:
     """The ranges of the inputs, in training and in the data of the report."""
+
+    def own_units(row: np.ndarray) -> list[Any]:
+        cells = np.atleast_2d(row).T
+        return [facts.labels.along(p, cell)[0] for p, cell in enumerate(cells)]
+
     low, high = facts.fitted.input_range
     header = ["input", "training minimum", "training maximum"]
-    columns: list[Sequence[Any]] = [facts.fitted.inputs, low.tolist(), high.tolist()]
+    columns: list[Sequence[Any]] = [facts.fitted.inputs, own_units(low)]
+    columns.append(own_units(high))
     if facts.with_data:
         header += ["minimum here", "maximum here", "rows outside"]
-        columns += [facts.rows.min(axis=0).tolist(), facts.rows.max(axis=0).tolist()]
+        columns.append(own_units(facts.rows.min(axis=0)))
+        columns.append(own_units(facts.rows.max(axis=0)))
         columns.append([careful_percent(share) for share in facts.outside])
     return _table("Inputs", header, zip(*columns, strict=True))
 
@@ -108,7 +125,7 @@ def _described(output: Output, y: np.ndarray) -> list[Any]:
     known = y[~np.isnan(y)]
     row = [output.name, len(known), careful_percent(1.0 - len(known) / len(y))]
     if not len(known):
-        return [*row, None, None, None, None]
+        return [*row, *[_NO_VALUES] * 4]
     return [*row, known.min(), np.median(known), known.max(), known.mean()]
 
 
@@ -119,15 +136,22 @@ def scores(facts: Facts) -> Table:
     """The scores of each output, beside those of the models to compare with."""
     header = ["output", "values", "NLPD", "marginal", "gain"]
     header += ["independent"] if facts.compared else []
-    header += ["RMSE", "CRPS", "coverage 95 %", "accuracy"]
-    rows = [_score_row(output, facts.compared) for output in facts.outputs]
+    header += ["RMSE", "CRPS", "coverage 95 %"]
+    header += ["accuracy"] if any(o.likelihood.binary for o in facts.outputs) else []
+    # Rows without an accuracy in a table with that column.
+    rows = [
+        [*row, *["not binary"] * (len(header) - len(row))]
+        for row in (_score_row(o, facts.compared) for o in facts.outputs)
+    ]
     return _table("Scores, in the units of the data", header, rows)
 
 
 def _score_row(output: Output, compared: bool) -> list[Any]:
+    """The scores of an output; the accuracy only of a binary one."""
     scored = output.scored
     if scored is None:
-        return [output.name, 0] + [None] * (8 if compared else 7)
+        absent = 6 + compared + output.likelihood.binary
+        return [output.name, 0, *[_NO_VALUES] * absent]
     ours, marginal = -scored.log_prob.mean(), -scored.log_marginal.mean()
     row: list[Any] = [output.name, len(scored.y), ours, marginal, marginal - ours]
     if compared:
@@ -135,8 +159,9 @@ def _score_row(output: Output, compared: bool) -> list[Any]:
         row.append(-scored.log_independent.mean())
     scores = scored.scores
     row += [scores["rmse"], scores["crps"], careful_percent(scores["coverage95"])]
-    accuracy = scores.get("accuracy")
-    return [*row, None if accuracy is None else careful_percent(accuracy)]
+    if "accuracy" in scores:
+        row.append(careful_percent(scores["accuracy"]))
+    return row
 
 
 def surprises(output: Output) -> Table | None:
@@ -184,7 +209,7 @@ def training(facts: Facts) -> Table:
         ("refused steps of q(u)", int(np.sum(trace["refused"] > 0))),
         ("refused draws of theta", int(np.sum(trace["theta_refused"] > 0))),
         ("starts", len(fitted.starts)),
-        ("seed", None if facts.seed is None else str(facts.seed)),
+        ("seed", "none: it was random" if facts.seed is None else str(facts.seed)),
     ]
     header = ("property", "value")
     return _table("How the model was trained", header, rows, texts=(0, 1))
@@ -193,8 +218,12 @@ def training(facts: Facts) -> Table:
 def lengthscales(facts: Facts) -> Table:
     """The length-scales of each latent process."""
     frame = inspection.lengthscales(facts.fitted)
+    names = [
+        f"{name} (days)" if p in facts.labels.dates else name
+        for p, name in enumerate(facts.fitted.inputs)
+    ]
     return _table(
         "Length-scales of the latent processes, in the units of the inputs",
-        ("process", *facts.fitted.inputs),
+        ("process", *names),
         [(name, *row) for name, *row in frame.itertuples()],
     )

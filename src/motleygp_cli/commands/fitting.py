@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.console import Console
 
 from motleygp_cli import tables
 from motleygp_cli.commands.output import show
 from motleygp_cli.errors import GOOD, INTERRUPTED, UsageError
+from motleygp_cli.notices import say
 from motleygp_cli.places import check_place
 
 if TYPE_CHECKING:
@@ -42,12 +42,7 @@ def fit(args: argparse.Namespace) -> int:
     folder = args.output.with_name(f"{args.output.name}.run")
     model = _estimator(outputs, settings, args, folder)
     tables.check_inputs(X)
-    if folder.exists() and not args.resume:
-        Console(stderr=True).print(
-            f"the interrupted run in {folder} starts over; --resume would continue it",
-            soft_wrap=True,
-            highlight=False,
-        )
+    _tell_of_runs(folder, args)
     try:
         model.fit(X, Y, resume=args.resume)
         model.save(args.output)
@@ -58,9 +53,33 @@ def fit(args: argparse.Namespace) -> int:
     if model.ended_ != "interrupted":
         shutil.rmtree(folder, ignore_errors=True)
     result = _result(model, args.output, len(table))
-    line = "{iterations} iterations, {refused} refused; model: {model}"
-    show(result, line.format(**result), args.json)
+    show(result, _line(result), args.json)
     return INTERRUPTED if model.ended_ == "interrupted" else GOOD
+
+
+def _tell_of_runs(folder: Path, args: argparse.Namespace) -> None:
+    """Say whether an interrupted run is lost, or was not there to continue."""
+    interrupted = folder.is_dir() and any(folder.iterdir())
+    if interrupted and not args.resume:
+        say(
+            f"the interrupted run in {folder} starts over; --resume would continue it",
+            args.json,
+        )
+    if args.resume and not interrupted:
+        say(
+            f"there is no interrupted run in {folder} to resume; the fit starts anew",
+            args.json,
+        )
+
+
+def _line(result: dict[str, Any]) -> str:
+    """A summary of a fit as text."""
+    labels = "".join(
+        f"; {name}: {one} counts as 1, {zero} as 0"
+        for name, (zero, one) in result["labels"].items()
+    )
+    line = "{iterations} iterations, {refused} refused{labels}; model: {model}"
+    return line.format(**(result | {"labels": labels}))
 
 
 def _result(model: "mg.MotleyGP", path: Path, rows: int) -> dict[str, Any]:
@@ -72,6 +91,12 @@ def _result(model: "mg.MotleyGP", path: Path, rows: int) -> dict[str, Any]:
         "outputs": {
             name: likelihood.name
             for name, likelihood in zip(model.output_names_, likelihoods, strict=True)
+        },
+        # The labels of 0 and 1 of each output that has labels.
+        "labels": {
+            name: list(labels)
+            for name, labels in model.fitted_.classes_by_output.items()
+            if labels is not None
         },
         "iterations": len(model.trace_["iteration"]),
         "ended": model.ended_,

@@ -59,9 +59,12 @@ def text(name: str) -> str:
 
 
 def numbers(values: Any) -> list[Any]:
-    """Numbers rounded to about a hundred-thousandth of their range; `None` for those
-    that are not finite."""
-    values = np.asarray(values, dtype=float)
+    """Numbers rounded to about a hundred-thousandth of their range, `None` for those
+    that are not finite; dates as text."""
+    values = np.asarray(values)
+    if values.dtype.kind == "M":
+        return np.datetime_as_string(values).tolist()
+    values = values.astype(float)
     if values.ndim > 1:
         return [numbers(row) for row in values]
     finite = np.isfinite(values)

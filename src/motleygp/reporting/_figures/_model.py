@@ -49,9 +49,11 @@ def heat_map(
 
 
 def relevance(facts: Facts) -> draw.Figure | None:
-    """How much the functions vary with each input, if there are several inputs."""
-    frame = facts.relevance
-    if frame.shape[1] == 1:
+    """How much the functions vary with each input, if several inputs varied in the
+    fit."""
+    low, high = facts.fitted.input_range
+    frame = facts.relevance.loc[:, high > low]
+    if frame.shape[1] <= 1:
         return None
     values = frame.to_numpy()
     order = np.argsort(-values.mean(axis=0), kind="stable")
@@ -92,8 +94,11 @@ def inducing(facts: Facts) -> draw.Figure | None:
         return None
     data = []
     for group, points in enumerate(z):
-        up = points[:, 1] if z.shape[-1] == 2 else np.full(len(points), group + 1)
-        dots = draw.dots(points[:, 0], up, f"group {group + 1}", size=6, opacity=0.8)
+        up = np.full(len(points), group + 1)
+        if z.shape[-1] == 2:
+            up = facts.labels.along(1, points[:, 1])
+        across = facts.labels.along(0, points[:, 0])
+        dots = draw.dots(across, up, f"group {group + 1}", size=6, opacity=0.8)
         del dots["marker"]["color"]
         data.append(dots)
     names = [*facts.fitted.inputs, "group"][:2]

@@ -21,6 +21,8 @@ class Grids(NamedTuple):
 
     x: np.ndarray
     p: dict[str, AbstractPredictive]
+    axes: list[int]
+    """The numbers of the inputs that varied in the fit."""
     features: list[int]
     """For partial dependences: the numbers of the inputs that vary, in turn."""
     values: list[np.ndarray]
@@ -28,15 +30,18 @@ class Grids(NamedTuple):
 
 
 def grids(facts: Facts) -> Grids:
-    """A line for one input, a rectangle for two, partial dependences for more."""
+    """A line for one input that varies, a rectangle for two, partial dependences for
+    more; one point if none varies."""
     low, high = facts.fitted.input_range
+    axes = np.flatnonzero(high > low).tolist()
     features: list[int] = []
     values: list[np.ndarray] = []
-    if len(low) == 1:
-        x = np.linspace(low, high, _CURVE)
-    elif len(low) == 2:
-        axes = [np.linspace(a, b, _MAP) for a, b in zip(low, high, strict=True)]
-        x = np.stack(np.meshgrid(*axes), axis=-1).reshape(-1, 2)
+    if len(axes) <= 1:
+        x = np.linspace(low, high, _CURVE if axes else 1)
+    elif len(axes) == 2:
+        x = np.tile(low, (_MAP * _MAP, 1))
+        sides = [np.linspace(low[p], high[p], _MAP) for p in axes]
+        x[:, axes] = np.stack(np.meshgrid(*sides), axis=-1).reshape(-1, 2)
     else:
         features = sorted({p for o in facts.outputs for p in most_relevant(facts, o)})
         parts = []
@@ -45,22 +50,25 @@ def grids(facts: Facts) -> Grids:
             values.append(own)
             parts.append(every.reshape(-1, len(low)))
         x = np.concatenate(parts)
-    return Grids(x, distributions(facts.fitted, x), features, values)
+    return Grids(x, distributions(facts.fitted, x), axes, features, values)
 
 
 def most_relevant(facts: Facts, output: Output) -> list[int]:
-    """The inputs that an output varies with most."""
-    relevance = facts.relevance.to_numpy()[list(output.functions)]
-    return np.argsort(-relevance.max(axis=0), kind="stable")[:_INPUTS].tolist()
+    """The inputs that an output varies with most, among those that varied in the
+    fit."""
+    low, high = facts.fitted.input_range
+    relevance = facts.relevance.to_numpy()[list(output.functions)].max(axis=0)
+    relevance = np.where(high > low, relevance, -np.inf)
+    return np.argsort(-relevance, kind="stable")[:_INPUTS].tolist()
 
 
 def predictions(facts: Facts, output: Output, grid: Grids) -> Iterator[draw.Figure]:
-    """The predictions of an output over its inputs."""
-    if len(facts.fitted.inputs) == 1:
+    """The predictions of an output over the inputs that varied in the fit."""
+    if len(grid.axes) == 1:
         yield _curve(facts, output, grid)
-    elif len(facts.fitted.inputs) == 2:
+    elif len(grid.axes) == 2:
         yield from _maps(facts, output, grid)
-    else:
+    elif grid.axes:
         yield from _dependences(facts, output, grid)
 
 
@@ -72,11 +80,13 @@ def _mean_label(output: Output) -> str:
 
 
 def _curve(facts: Facts, output: Output, grid: Grids) -> draw.Figure:
-    p, x = grid.p[output.name], grid.x[:, 0]
+    (place,) = grid.axes
+    p, x = grid.p[output.name], facts.labels.along(place, grid.x[:, place])
     data, yaxis = [], {}
     if output.scored is not None:
         keep = some_places(len(output.scored.y), draw.MOST_DOTS)
-        dots = output.scored.x[keep, 0], output.scored.y[keep]
+        across = facts.labels.along(place, output.scored.x[keep, place])
+        dots = across, output.scored.y[keep]
         data.append(_stems(*dots) if output.likelihood.counts else draw.dots(*dots))
     if output.likelihood.binary:
         caption = f"The {_mean_label(output)}."
@@ -90,14 +100,17 @@ def _curve(facts: Facts, output: Output, grid: Grids) -> draw.Figure:
         draw.line(x, p.mean, "probability" if output.likelihood.binary else "mean")
     )
     figure = draw.figure(
-        caption, data, facts.fitted.inputs[0], output.name, yaxis=yaxis
+        caption, data, facts.fitted.inputs[place], output.name, yaxis=yaxis
     )
+    # Bars of rows with the same input would be stacked.
+    figure.layout["barmode"] = "overlay"
     return figure._replace(wide=True)
 
 
 def _stems(x: np.ndarray, y: np.ndarray) -> dict:
     """Counts as bars from zero."""
-    width = float(np.ptp(x)) / 200.0 or 1.0
+    # Between dates, which are in milliseconds, plotly measures in milliseconds too.
+    width = float(np.ptp(x).astype(float)) / 200.0 or 1.0
     return {
         "type": "bar",
         "x": draw.numbers(x),
@@ -110,8 +123,11 @@ def _stems(x: np.ndarray, y: np.ndarray) -> dict:
 
 def _maps(facts: Facts, output: Output, grid: Grids) -> Iterator[draw.Figure]:
     p = grid.p[output.name]
-    across, up = np.unique(grid.x[:, 0]), np.unique(grid.x[:, 1])
-    shape = len(up), len(across)
+    rectangle = grid.x.reshape(_MAP, _MAP, -1)
+    first, second = grid.axes
+    across = facts.labels.along(first, rectangle[0, :, first])
+    up = facts.labels.along(second, rectangle[:, 0, second])
+    names = [facts.fitted.inputs[place] for place in grid.axes]
     every = [(_mean_label(output), p.mean)]
     # The standard deviation of a binary output follows from its probability.
     if not output.likelihood.binary:
@@ -122,7 +138,7 @@ def _maps(facts: Facts, output: Output, grid: Grids) -> Iterator[draw.Figure]:
             "type": "heatmap",
             "x": draw.numbers(across),
             "y": draw.numbers(up),
-            "z": [draw.numbers(row) for row in values.reshape(shape)],
+            "z": [draw.numbers(row) for row in values.reshape(_MAP, _MAP)],
             "colorscale": "Viridis",
             "zsmooth": "best",
             "colorbar": draw.THIN,
@@ -131,14 +147,15 @@ def _maps(facts: Facts, output: Output, grid: Grids) -> Iterator[draw.Figure]:
         data = [heat]
         if output.scored is not None:
             keep = some_places(len(output.scored.y), draw.MOST_DOTS)
-            places = output.scored.x[keep].T
+            x = output.scored.x[keep]
+            right, above = (facts.labels.along(p, x[:, p]) for p in grid.axes)
             values_there = [f"{value:.4g}" for value in output.scored.y[keep]]
             rim = {"color": "black", "width": 1}
-            dots = draw.dots(*places, color="white", line=rim)
+            dots = draw.dots(right, above, color="white", line=rim)
             hover = "data: %{text}<extra></extra>"
             data.append(dots | {"text": values_there, "hovertemplate": hover})
         caption = f"The {label}" + ("; dots mark the data." if len(data) > 1 else ".")
-        yield draw.figure(caption, data, *facts.fitted.inputs, height=400)
+        yield draw.figure(caption, data, *names, height=400)
 
 
 def _dependences(facts: Facts, output: Output, grid: Grids) -> Iterator[draw.Figure]:
@@ -148,7 +165,7 @@ def _dependences(facts: Facts, output: Output, grid: Grids) -> Iterator[draw.Fig
         first = number * _POINTS * rows
         p = grid.p[output.name][slice(first, first + _POINTS * rows)]
         means = p.mean.reshape(_POINTS, rows)
-        x = grid.values[number]
+        x = facts.labels.along(place, grid.values[number])
         low, high = np.quantile(means, [0.1, 0.9], axis=1)
         data = draw.band(x, low, high, "10 % to 90 % of the rows", "@band")
         data.append(draw.line(x, means.mean(axis=1), "average"))

@@ -4,18 +4,21 @@ import numpy as np
 
 from motleygp.reporting._facts import Facts
 from motleygp.reporting._figures import _draw as draw
+from motleygp.reporting._labels import Labels
 
 # The largest number of stripes in which missing values are counted.
 _STRIPES = 60
 
 
-def missing(names: list[str], ys: list[np.ndarray]) -> draw.Figure | None:
+def missing(
+    names: list[str], ys: list[np.ndarray], labels: Labels
+) -> draw.Figure | None:
     """The share of missing values along the rows of the table, if any is missing."""
     if not any(np.isnan(y).any() for y in ys):
         return None
     longest = max(map(len, ys))
     stripes = min(_STRIPES, longest)
-    first = np.ceil(np.arange(stripes) * longest / stripes)
+    first = np.ceil(np.arange(stripes) * longest / stripes).astype(int)
     # Stripes are intervals of row numbers: an output may have fewer rows than another.
     shares = []
     for y in ys:
@@ -23,6 +26,11 @@ def missing(names: list[str], ys: list[np.ndarray]) -> draw.Figure | None:
         rows = np.bincount(which, minlength=stripes)
         absent = np.bincount(which, np.isnan(y), minlength=stripes)
         shares.append(np.where(rows > 0, absent / np.maximum(rows, 1), np.nan))
+    # Outputs may have rows, and labels, of their own.
+    begins = [
+        [draw.text(label) for label in labels.rows(name, first[first < len(y)])]
+        for name, y in zip(names, ys, strict=True)
+    ]
     heat = {
         "type": "heatmap",
         "x": draw.numbers(first),
@@ -31,13 +39,14 @@ def missing(names: list[str], ys: list[np.ndarray]) -> draw.Figure | None:
         "colorscale": [[0.0, "@paper"], [1.0, "@orange"]],
         "zmin": 0,
         "zmax": 1,
-        "hovertemplate": "%{y}, from row %{x}: %{z:.0%} missing<extra></extra>",
+        "text": begins,
+        "hovertemplate": "%{y}, from row %{text}: %{z:.0%} missing<extra></extra>",
         "colorbar": {"title": {"text": "missing"}, "tickformat": ".0%"} | draw.THIN,
     }
     figure = draw.figure(
         "The share of missing values along the rows of the table.",
         [heat],
-        "row",
+        "row, counted from 0",
         "",
         height=draw.height(len(names)),
         yaxis={"autorange": "reversed"},
@@ -63,14 +72,16 @@ def gains(facts: Facts) -> draw.Figure | None:
         ]
         if not gain:
             continue
-        spread = [1.96 * g.std() / np.sqrt(len(g)) for g in gain]
+        # An infinite loss has no interval, and is not drawn.
+        finite = [g if np.isfinite(g).all() else np.full(1, np.nan) for g in gain]
+        spread = [1.96 * g.std() / np.sqrt(len(g)) for g in finite]
         data.append(
             {
                 "type": "bar",
                 "orientation": "h",
                 "name": label,
                 "y": names,
-                "x": draw.numbers([g.mean() for g in gain]),
+                "x": draw.numbers([g.mean() for g in finite]),
                 "error_x": {
                     "type": "data",
                     "array": draw.numbers(spread),
