@@ -9,6 +9,9 @@ from jaxtyping import Float
 from motleygp.likelihoods import AbstractLikelihood
 from motleygp.named import Named
 
+# Inputs beyond this many units are as far as can be; their squares do not overflow.
+_FAR = 1e120
+
 
 class Scaling(Named):
     """The shift and scale of each input column and each output; 0 and 1 for none.
@@ -26,7 +29,9 @@ class Scaling(Named):
 
     def inputs(self, x: np.ndarray) -> np.ndarray:
         """x in the model's units; columns run along the last axis."""
-        return (x - self.x_shift) / self.x_scale
+        with np.errstate(over="ignore"):
+            inside = (x - self.x_shift) / self.x_scale
+        return np.clip(inside, -_FAR, _FAR)
 
     def outputs(self, ys: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Each output in the model's units."""

@@ -20,10 +20,12 @@ def squared_distance(
 ) -> Float[Array, "N M"]:
     """|x_n - z_m|^2 as one matrix product, of (x, |x|^2, 1) and (-2 z, 1, |z|^2).
 
-    Both sides are centred first: the error is then 1e-16 times the squared spread of
-    the points, wherever they lie.
+    Both sides are first centred at the mean of x, which are the inducing points in a
+    prediction. The error is then 1e-16 times the squared distances from there, of the
+    pair alone: a far z_m changes no other entry, and its own distances are right to 16
+    digits.
     """
-    centre = jax.lax.stop_gradient(jnp.mean(z, axis=0))
+    centre = jax.lax.stop_gradient(jnp.mean(x, axis=0))
     x, z = x - centre, z - centre
     norm_x, norm_z = (jnp.sum(a * a, axis=1, keepdims=True) for a in (x, z))
     left = jnp.concatenate([x, norm_x, jnp.ones_like(norm_x)], axis=1)
@@ -40,9 +42,9 @@ def eq_values(
     `x` is one set of rows for all B, or one set for each.
 
     The exponent is one matrix product, of (z, z^2, 1) and (-2 x / square, 1 / square,
-    sum x^2 / square), both sides centred as in `squared_distance`. The derivative is
-    written out and needs only products with z and x; differentiating the forward pass
-    would build everything B times.
+    sum x^2 / square), both sides centred at the mean of z as in `squared_distance`. The
+    derivative is written out and needs only products with z and x; differentiating the
+    forward pass would build everything B times.
     """
     return _eq_forward(z, x, square)[0]
 

@@ -1,0 +1,65 @@
+"""The answer for a row does not depend on the other rows of a call."""
+
+import numpy as np
+import pytest
+
+import motleygp as mg
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+PRIORS = {
+    "lmc": {},
+    "function": {"prior": "convolution"},
+    "latent": {"prior": "convolution", "inducing": "latent"},
+}
+WILD = (1e4, 1e7, 1e8, 1e9, 1e16, 1e30, 1e100, 1e160, 1e300, -1e308)
+
+
+@pytest.fixture(scope="module", params=PRIORS)
+def model(request) -> mg.MotleyGP:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, (60, 2))
+    f = np.sin(3.0 * X[:, 0])
+    Y = {
+        "level": f + 0.1 * rng.normal(size=60),
+        "sold": (rng.random(60) < 0.5 + 0.4 * f).astype(float),
+        "visits": rng.poisson(np.exp(f)).astype(float),
+        "days": rng.gamma(2.0, np.exp(f)),
+    }
+    names = ("hetgaussian", "bernoulli", "poisson", "gamma")
+    return mg.MotleyGP(
+        dict(zip(Y, names, strict=True)),
+        **PRIORS[request.param],
+        num_inducing=12,
+        max_iter=20,
+        random_state=0,
+        progress=False,
+    ).fit(X, Y)
+
+
+def _answers(model: mg.MotleyGP, X: np.ndarray) -> np.ndarray:
+    """Means, variances and two quantiles of every output: (rows, answers)."""
+    found = []
+    for p in model.predict_dist(X).values():
+        found += [p.mean, p.variance, *p.quantile([0.1, 0.9]).T]
+    return np.stack(found, axis=1)
+
+
+def test_wild_rows_change_no_other_row_and_get_the_prior(model):
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-1.0, 1.0, (5, 2))
+    wild = np.array([[value, 0.3] for value in WILD] + [[0.3, v] for v in WILD])
+    alone, together = _answers(model, X), _answers(model, np.concatenate([X, wild]))
+    assert np.isfinite(together).all()
+    np.testing.assert_allclose(together[:5], alone, rtol=1e-12, atol=1e-12)
+    far = _answers(model, np.full((1, 2), 1e5))
+    np.testing.assert_allclose(together[6:], np.tile(far, (len(wild) - 1, 1)))
+
+
+def test_the_size_of_a_call_changes_nothing(model):
+    X = np.random.default_rng(2).uniform(-1.5, 1.5, (70, 2))
+    whole = _answers(model, X)
+    for rows in (slice(0, 1), slice(3, 40), slice(64, 70)):
+        np.testing.assert_allclose(
+            _answers(model, X[rows]), whole[rows], rtol=1e-12, atol=1e-12
+        )
