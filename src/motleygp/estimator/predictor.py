@@ -51,14 +51,14 @@ class Predictor(FittedAttributes):
           the number given, instead of taking its mean.
         """
         fitted = self._checked_fit()
-        x = door.new_inputs(fitted, X)
-        exposures = door.new_exposures(fitted, exposure, len(x))
+        rows = door.new_rows(fitted, X, given)
+        exposures = door.new_exposures(fitted, exposure, rows)
         observed = []
         if given is not None:
-            observed = door.given_outputs(fitted, given, len(x), exposures)
+            observed = door.given_outputs(fitted, given, rows, exposures)
         return distributions(
             fitted,
-            x,
+            rows.x,
             exposures=exposures,
             observed=observed,
             models=self._models(fitted, bayesian),
@@ -102,15 +102,15 @@ class Predictor(FittedAttributes):
         arguments are those of `predict_dist`.
         """
         fitted = self._checked_fit()
-        x = door.new_inputs(fitted, X)
-        exposures = door.new_exposures(fitted, exposure, len(x))
+        rows = door.new_rows(fitted, X)
+        x, exposures = rows.x, door.new_exposures(fitted, exposure, rows)
         models = self._models(fitted, bayesian)
         means = np.empty((len(fitted.outputs), len(x)))
         # In chunks of rows, of which only the means are kept.
-        for rows in watched_rows(bool(self.progress))(chunks(len(x), _ROWS_OF_MEANS)):
-            own = [exposure[rows] for exposure in exposures]
-            some = distributions(fitted, x[rows], exposures=own, models=models)
-            means[:, rows] = [p.mean for p in some.values()]
+        for part in watched_rows(bool(self.progress))(chunks(len(x), _ROWS_OF_MEANS)):
+            own = [exposure[part] for exposure in exposures]
+            some = distributions(fitted, x[part], exposures=own, models=models)
+            means[:, part] = [p.mean for p in some.values()]
         if frames.is_frame(X):
             columns = dict(zip(fitted.outputs, means, strict=True))
             return frames.like(X, columns)
@@ -167,9 +167,8 @@ class Predictor(FittedAttributes):
         independent. X may have a few thousand rows.
         """
         fitted = self._checked_fit()
+        exposures = door.new_exposures(fitted, exposure, door.new_rows(fitted, X))
         drawn = self.sample_latent(X, n, random_state)
-        num_rows = next(iter(drawn.values())).shape[1]
-        exposures = door.new_exposures(fitted, exposure, num_rows)
         rng = np.random.default_rng(random_state).spawn(1)[0]
         found = {}
         for d, (name, f) in enumerate(drawn.items()):

@@ -1,5 +1,6 @@
 """The parameter functions of a model at new inputs: marginals, conditionals, draws."""
 
+import numbers
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import equinox as eqx
@@ -54,10 +55,17 @@ def moments(
     return in_chunks(conditioned, x.T, ys, log_exposures, watch=watch)
 
 
+def check_number_of_draws(n: int) -> None:
+    """Raise a `ValueError` unless n is a whole number above 0."""
+    if not isinstance(n, numbers.Integral) or isinstance(n, bool) or n < 1:
+        raise ValueError(f"`n` must be a whole number above 0; got {n!r}.")
+
+
 def draws(
     model: Model, q: Posterior, x: Float[np.ndarray, "N P"], num: int, seed: int
 ) -> Float[np.ndarray, "num J N"]:
     """Joint draws of all functions at all rows of x."""
+    check_number_of_draws(num)
     most = MAX_JOINT // model.prior.columns_per_row
     if len(x) > most:
         raise ValueError(
