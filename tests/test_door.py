@@ -5,14 +5,16 @@ import pandas as pd
 import polars as pl
 import pytest
 from sklearn.base import BaseEstimator
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import motleygp as mg
 from motleygp.estimator import estimator, independent
 from motleygp.inference.observations import observe
 from motleygp.inference.scaling import standardising
 from motleygp.likelihoods import Gaussian, Poisson
-from motleygp.prediction import Predictive
-from motleygp.tables import frames
+from motleygp.prediction import Predictive, functions
+from motleygp.tables import filling, frames
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -325,6 +327,137 @@ def test_a_predictive_of_an_output_with_labels_takes_them(fitted):
         assert np.isnan(p.log_prob(gone)).tolist() == [True] + [False] * 11
         with pytest.raises(ValueError, match=r"the classes \['no', 'yes'\]"):
             p.log_prob(["maybe"] * 12)
+
+
+def test_rows_that_fill_a_chunk_are_not_counted(fitted, monkeypatch):
+    model, X, _ = fitted
+    original = functions.condition
+
+    def stuck_at_the_top(mean, cov, outputs):
+        y = outputs[0].y
+        return original(mean, cov, outputs)._replace(stuck=y == y.max())
+
+    monkeypatch.setattr(functions, "condition", stuck_at_the_top)
+    with pytest.warns(UserWarning, match="^1 of 3 rows are predicted without"):
+        model.predict_dist(X[:3], given={"level": [60.0, 50.0, 50.0]})
+
+
+def test_imputed_columns_keep_their_types(fitted):
+    model, X, Y = fitted
+    types = {"calls": "Int64", "open": "category", "level": "float32"}
+    Y = Y.astype(types)
+    pd.testing.assert_frame_equal(model.impute(X, Y), Y)
+    gappy = Y.copy()
+    gappy.loc["r3", "open"] = gappy.loc["r4", "level"] = None
+    gappy.loc["r5", "calls"] = pd.NA
+    full = model.impute(X, gappy.iloc[ORDER])
+    assert list(full.index) == [ROWS[i] for i in ORDER]
+    assert full.notna().all(axis=None)
+    assert full.dtypes.astype(str).to_dict() == {**types, "calls": "Float64"}
+    filled = ["r3", "r4", "r5"]
+    kept, expected = full.loc[ROWS].drop(index=filled), Y.drop(index=filled)
+    pd.testing.assert_frame_equal(kept, expected, check_dtype=False)
+
+
+def test_imputed_labels_may_be_given_as_numbers(fitted):
+    model, X, Y = fitted
+    codes = (Y["open"] == "yes") * 1.0
+    gappy = Y.assign(open=codes.where(codes.index != "r3"))
+    full = model.impute(X, gappy)["open"]
+    assert full.dtype == float and full["r3"] in (0.0, 1.0)
+    assert set(model.impute(X, Y.assign(open=np.nan))["open"]) <= {"no", "yes"}
+
+
+def test_imputed_columns_of_polars_keep_their_types(fitted):
+    model, X, Y = fitted
+    Y = pl.DataFrame({name: Y[name].to_list() for name in Y})
+    Y = Y.cast({"level": pl.Float32, "open": pl.Categorical})
+    assert model.impute(X, Y).equals(Y)
+    gappy = Y.with_columns(
+        open=pl.when(pl.col("calls") > 3).then("open"),
+        level=pl.when(pl.col("calls") > 3).then("level"),
+    )
+    full = model.impute(X, gappy)
+    assert full.schema == Y.schema and full["open"].null_count() == 0
+
+
+def test_imputed_bools_and_arrays_keep_their_types():
+    gone = np.array([False, True, False])
+    values = np.array([True, True, False], dtype=object)
+    for y in (
+        pd.Series([True, None, False], dtype="boolean"),
+        pl.Series([True, None, False]),
+    ):
+        full = filling.filled(y, gone, values)
+        assert full.dtype == y.dtype and full.to_list() == [True, True, False]
+    bools = np.array([True, False, True])
+    assert filling.filled(bools, np.zeros(3, bool), values).dtype == bool
+    whole = np.ma.masked_array([1, 2, 3], gone)
+    assert filling.filled(whole, gone, np.full(3, 4.0)).dtype == whole.dtype
+    assert filling.filled(whole, gone, np.full(3, 4.5)).tolist() == [1.0, 4.5, 3.0]
+    whole = pd.Series([1, None, 3], dtype="Int64")
+    assert filling.filled(whole, gone, np.full(3, 4.0)).dtype == "Int64"
+
+
+def test_a_pipeline_keeps_frames_if_it_is_told_to(fitted):
+    model, X, Y = fitted
+    pipeline = make_pipeline(StandardScaler(), model).set_output(transform="pandas")
+    pipeline[0].fit(X)
+    assert list(pipeline.predict(X).columns) == list(Y.columns)
+
+
+# Small things.
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"random_state": -1}, "`random_state` must be None or a whole number from 0"),
+        ({"random_state": 1.5}, "`random_state` must be None or a whole number from 0"),
+        ({"checkpoint_dir": 5}, "`checkpoint_dir` must be a path or None; got 5"),
+        ({"outputs": None}, "`outputs` must be 'auto', or name .*; got None"),
+        ({"outputs": 5}, "`outputs` must be 'auto', or name .*; got 5"),
+    ],
+)
+def test_wrong_settings_are_refused(settings, message):
+    model = mg.MotleyGP(OUTPUTS, **SETTINGS).set_params(**settings)
+    with pytest.raises(ValueError, match=message):
+        model.fit(*make_frames())
+
+
+@pytest.mark.parametrize(
+    "Y", [pd.DataFrame(index=ROWS), {}, np.empty((12, 0)), np.empty((12, 100_000))]
+)
+def test_no_outputs_or_too_many_are_refused(Y):
+    message = "`Y` must have at least one output and at most 10000, in its columns"
+    refused(message, make_frames()[0], Y, "auto")
+
+
+def test_columns_named_by_numbers_are_named_so_everywhere(data_of):
+    X, Y = make_frames()
+    expected = data_of(X, Y)
+    numbered = Y.set_axis([0, 1], axis=1)
+    found = data_of(X, numbered, {0: "gaussian", 1: "poisson"})
+    assert_same(found, expected)
+    assert_same(data_of({0: X, 1: X}, numbered, ["gaussian", "poisson"]), expected)
+    weight = {0: np.ones(12), "1": np.ones(12)}
+    assert data_of(X, numbered, ["gaussian", "poisson"], sample_weight=weight)
+
+
+def test_no_draws_and_no_levels_are_refused(fitted):
+    model, X, _ = fitted
+    p = model.predict_dist(X)["level"]
+    for draw in (model.sample, model.sample_latent):
+        with pytest.raises(ValueError, match="`n` must be a whole number above 0"):
+            draw(X, 0)
+        with pytest.raises(ValueError, match="`random_state` must be None or a whole"):
+            draw(X, 1, -1)
+    with pytest.raises(ValueError, match="`n` must be a whole number above 0; got 0"):
+        p.sample(0)
+    with pytest.raises(ValueError, match="`levels` must be a list of numbers"):
+        p.quantile([])
+    with pytest.raises(ValueError, match=r"`X` must have shape \(N, P\)"):
+        model.nlpd(5.0, {"level": [1.0]} | {"calls": [1], "open": ["no"]})
 
 
 # One model per output.

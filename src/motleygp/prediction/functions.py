@@ -10,7 +10,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float
 
-from motleygp.inference.conditioning import Observed, condition
+from motleygp.inference.conditioning import Observed, condition, warn_if_stuck
 from motleygp.inference.joint import draw_functions, row_moments
 from motleygp.inference.model import Model, trainable
 from motleygp.inference.objective import function_moments
@@ -46,13 +46,18 @@ def moments(
         mean, cov = _row_moments(model, q, x.T)
         rows = zip(observed, np.asarray(ys), np.asarray(log_exposures), strict=True)
         seen = [o._replace(y=y, log_exposure=e) for o, y, e in rows]
-        return np.stack(condition(np.asarray(mean), np.asarray(cov), seen))
+        found = condition(np.asarray(mean), np.asarray(cov), seen)
+        stuck = np.broadcast_to(found.stuck, found.mean.shape)
+        return np.stack([found.mean, found.var, stuck])
 
     ys, log_exposures = (
         np.stack(columns)
         for columns in ([o.y for o in observed], [o.log_exposure for o in observed])
     )
-    return in_chunks(conditioned, x.T, ys, log_exposures, watch=watch)
+    *both, stuck = in_chunks(conditioned, x.T, ys, log_exposures, watch=watch)
+    # Counted here: the last chunk is padded with copies of a row.
+    warn_if_stuck(stuck[0] > 0)
+    return np.stack(both)
 
 
 def check_number_of_draws(n: int) -> None:
