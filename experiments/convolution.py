@@ -188,7 +188,7 @@ def _gap_row(seed: int, weights: np.ndarray, smoothing: np.ndarray) -> bool:
 
 def scaled_datasets(problem: mg.datasets.Problem) -> tuple[Dataset, Dataset]:
     """Training and test rows with standardised inputs, as in `MotleyGP`."""
-    scaling = standardising([problem.x_train], [], [], [])
+    scaling = standardising([problem.x_train], [], [])
     pairs = ((problem.x_train, problem.y_train), (problem.x_test, problem.y_test))
     train, test = (
         make_dataset(

@@ -283,7 +283,7 @@ def test_steps_from_a_given_start_do_not_see_rows_of_no_weight():
             "must name the outputs .*; got 'heat'",
         ),
         ({"sample_weight": ["a"] * 60}, "`sample_weight` must hold numbers"),
-        ({"exposure": np.zeros(60)}, "`exposure` must be above 0"),
+        ({"exposure": np.zeros(60)}, "`exposure` must be finite and above 0"),
         ({"exposure": {"level": np.ones(60)}}, "must be for outputs that are counts"),
     ],
 )
@@ -292,7 +292,7 @@ def test_wrong_weights_and_exposures_are_refused(arguments, message):
         make_model().fit(*make_frames(), **arguments)
 
 
-@pytest.mark.parametrize("exposure", [np.ones(60), {"heat": np.ones(60)}, {}])
+@pytest.mark.parametrize("exposure", [np.ones(60), {"level": np.ones(60)}, {}])
 def test_an_exposure_needs_an_output_that_counts(exposure):
     x, Y = make_frames()
     with pytest.raises(ValueError, match=r"outputs that are counts, .* got 'level'"):

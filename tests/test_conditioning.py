@@ -6,7 +6,7 @@ import scipy.optimize
 
 import paper_numpy as paper
 from motleygp import likelihoods as lik
-from motleygp.inference.conditioning import Observed, condition
+from motleygp.inference.conditioning import Observed, condition, warn_if_stuck
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -25,7 +25,7 @@ def test_real_outputs_are_conditioned_exactly_even_where_functions_are_bound():
     seen = [
         Observed(lik.Gaussian(s), (d,), y[d], np.zeros(4)) for d, s in enumerate(noise)
     ]
-    new_mean, new_var = condition(mean, cov, seen)
+    new_mean, new_var, _ = condition(mean, cov, seen)
     for n in range(4):
         own = np.flatnonzero(~np.isnan(y[:, n]))
         inner = cov[n][np.ix_(own, own)] + np.diag(np.asarray(noise)[own] ** 2)
@@ -43,7 +43,7 @@ def test_other_outputs_reach_the_optimum_of_their_bound(likelihood, y):
     mean, cov = rows(1, 2, rank=2)
     exposure = 0.4 if likelihood.counts else 0.0
     seen = [Observed(likelihood, (0,), np.array([y]), np.array([exposure]))]
-    new_mean, new_var = condition(mean, cov, seen)
+    new_mean, new_var, _ = condition(mean, cov, seen)
     inverse = np.linalg.inv(cov[0])
     nodes, weights = np.polynomial.hermite_e.hermegauss(100)
     weights = weights / weights.sum()
@@ -93,7 +93,7 @@ def test_far_values_stay_finite_and_narrow_no_more_than_they_should(name):
     mean, cov = rows(3, 3, rank=3)
     functions = tuple(range(likelihood.num_functions))
     seen = [Observed(likelihood, functions, np.array(FAR[name]), np.zeros(3))]
-    new_mean, new_var = condition(mean, 4.0 * cov, seen)
+    new_mean, new_var, _ = condition(mean, 4.0 * cov, seen)
     assert np.isfinite(new_mean).all()
     variances = 4.0 * np.einsum("njj->jn", cov)
     assert (new_var >= 0).all() and (new_var <= variances + 1e-8).all()
@@ -102,7 +102,7 @@ def test_far_values_stay_finite_and_narrow_no_more_than_they_should(name):
 def test_rows_where_nothing_was_seen_stay_as_they_are():
     mean, cov = rows(2, 2, rank=2)
     y = np.array([np.nan, 3.0])
-    new_mean, new_var = condition(
+    new_mean, new_var, _ = condition(
         mean, cov, [Observed(lik.Poisson(), (0,), y, np.zeros(2))]
     )
     np.testing.assert_allclose(new_mean[:, 0], mean[:, 0])
@@ -114,8 +114,8 @@ def test_values_that_no_step_can_reach_are_told():
     # exp(mean) overflows: the first step is infinite, and so is every shorter one.
     mean, cov = np.full((1, 1), 800.0), np.ones((1, 1, 1))
     seen = [Observed(lik.Poisson(), (0,), np.array([3.0]), np.zeros(1))]
-    with pytest.warns(
-        UserWarning, match="1 of 1 rows are predicted without the values"
-    ):
-        new_mean, _ = condition(mean, cov, seen)
-    np.testing.assert_array_equal(new_mean, mean)
+    found = condition(mean, cov, seen)
+    np.testing.assert_array_equal(found.mean, mean)
+    assert found.stuck.tolist() == [True]
+    with pytest.warns(UserWarning, match="1 of 1 rows are predicted without the value"):
+        warn_if_stuck(found.stuck)

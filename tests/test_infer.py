@@ -155,13 +155,33 @@ def test_two_values(rng):
 
 
 def test_overdispersed_counts_are_warned_about(rng):
-    y = rng.poisson(rng.gamma(2, 10, ROWS))
+    y = rng.poisson(rng.gamma(2, 4, ROWS))
     choice = choose(y)
     assert choice.likelihood == "poisson"
     assert choice.alternatives == ("hetgaussian", "exponential", "gaussian")
     ratio = np.var(y, ddof=1) / np.mean(y)
+    assert 3 < ratio < 10
     assert f"variance is {ratio:.3g} times its mean" in str(choice.warning)
     assert choose(rng.poisson(5, ROWS)).warning is None
+
+
+def test_counts_far_from_poisson_are_real(rng):
+    # Negative binomial: the variance is 41 times the mean.
+    y = rng.poisson(rng.gamma(2, 40, 2000))
+    choice = choose(y)
+    assert choice.likelihood == "hetgaussian" and choice.alternatives[0] == "poisson"
+    ratio = np.var(y, ddof=1) / np.mean(y)
+    assert f"its variance is {ratio:.3g} times" in str(choice.warning).lower()
+    assert f"if the inputs explain {100 - 100 / ratio:.3g}% of it" in choice.warning
+    assert f"variance {ratio:.3g} times the mean" in choice.reason
+    # Gamma would fit, but would refuse a zero among new values.
+    assert y.min() > 0 and "gamma" in choice.alternatives
+
+
+def test_the_visits_of_the_example_stay_counts():
+    for seed in range(5):
+        visits = datasets.houses(seed=seed)[1]["visits"]
+        assert choose(visits, "integer").likelihood == "poisson"
 
 
 def test_counts_say_what_was_seen():
@@ -170,10 +190,13 @@ def test_counts_say_what_was_seen():
     assert choose([0, 1, 2, 6]).reason == reason
 
 
-def test_counts_far_from_zero_may_be_real(rng):
-    choice = choose(rng.poisson(60, ROWS), "integer")
-    assert choice.likelihood == "poisson" and choice.alternatives[0] == "hetgaussian"
-    assert "far from 0" in str(choice.warning)
+def test_whole_numbers_far_from_zero_are_real(rng):
+    weights, pulses = rng.normal(75, 17, 500), rng.normal(80, 12, 300)
+    for y in (rng.poisson(60, ROWS), np.round(weights), np.round(pulses)):
+        choice = choose(y, "integer")
+        assert choice.likelihood == "hetgaussian"
+        assert choice.alternatives[0] == "poisson"
+        assert "nearly all above 25, where a normal fits as well" in choice.reason
 
 
 def test_a_variance_below_the_mean_is_no_poisson(rng):
@@ -204,10 +227,10 @@ def test_large_whole_numbers_are_amounts(rng):
         choice = choose(y, "integer")
         assert choice.likelihood == "gamma" and choice.alternatives[0] == "poisson"
         assert "large for counts" in str(choice.warning)
-    # A long tail of small counts stays one.
-    tail = np.append(rng.poisson(3, 500), [1500, 2500])
-    assert choose(tail).likelihood == "poisson"
-    assert choose(rng.poisson(300, 500)).likelihood == "poisson"
+    # A long tail of small counts is no amount, but no Poisson either.
+    tail = choose(np.append(rng.poisson(3, 500), [1500, 2500]))
+    assert tail.likelihood == "gaussian" and tail.alternatives == ("poisson",)
+    assert "large for counts" not in str(tail.warning)
 
 
 def test_ratings_are_levels(rng):
@@ -489,7 +512,7 @@ def printed(choices: list[Choice]) -> str:
 def test_the_table_shows_every_word(rng):
     columns = {
         "price": (np.round(np.exp(rng.normal(6.5, 0.8, 500))), "integer"),
-        "visits": (rng.poisson(rng.gamma(2, 10, 500)).astype(float), "integer"),
+        "visits": (rng.poisson(rng.gamma(2, 4, 500)).astype(float), "integer"),
         "[bold]rain": (np.append(np.zeros(50), rng.gamma(1, 5, 50)), "real"),
         "well": ((rng.random(500) < 0.5).astype(float), "bool"),
     }
@@ -515,7 +538,7 @@ def test_the_table_folds_long_names():
 
 
 def test_warnings_say_how_to_choose_otherwise(rng):
-    doubtful = rng.poisson(rng.gamma(2, 10, ROWS)).astype(float)
+    doubtful = rng.poisson(rng.gamma(2, 4, ROWS)).astype(float)
     columns = {
         "visits": (doubtful, "integer"),
         "fine": (rng.normal(size=ROWS), "real"),

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import motleygp as mg
-from motleygp.estimator import door, estimator
-from motleygp.inference import Scaling, data, observations
+from motleygp.estimator import estimator
+from motleygp.inference import Scaling, data, observations, observe
 from motleygp.numerics.sharing import once_each, one_object
 from motleygp.tables import frames
 
@@ -116,8 +116,8 @@ def test_observations_know_whether_inputs_are_shared():
     X, Y = table(2)
     names, ys = list(Y), list(Y.values())
     likelihoods = [mg.likelihoods.Gaussian()] * 2
-    one = door.observations(names, [X, X], ys, likelihoods)
-    two = door.observations(names, [X, X + 1.0], ys, likelihoods)
+    one = observe(names, [X, X], ys, likelihoods)
+    two = observe(names, [X, X + 1.0], ys, likelihoods)
     assert one.shared and len(one.distinct_inputs()) == 1
     assert not two.shared and len(two.distinct_inputs()) == 2
     np.testing.assert_array_equal(two.input_range()[1], X.max(axis=0) + 1.0)

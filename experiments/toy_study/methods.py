@@ -89,7 +89,7 @@ def problem_of(method: Method, toy: str, num_inputs: int) -> Problem:
     problem = mg.datasets.load(toy, num_inputs=num_inputs)
     if method.paper:
         return problem
-    scaling = standardising([problem.x_train], [], [], [])
+    scaling = standardising([problem.x_train], [], [])
     learned = tuple(
         mg.likelihoods.Gaussian() if isinstance(lik, mg.likelihoods.Gaussian) else lik
         for lik in problem.likelihoods

@@ -2,11 +2,13 @@
 exposures."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
-from motleygp.inference.checks import check_support, checked_inputs
+from motleygp.estimator.weighing import weighed
+from motleygp.inference.checks import check_finite, check_support, checked_inputs
 from motleygp.inference.conditioning import Observed
 from motleygp.inference.observations import (
     Observations,
@@ -17,7 +19,9 @@ from motleygp.inference.observations import (
 from motleygp.likelihoods import AbstractLikelihood
 from motleygp.numerics.sharing import once_each
 from motleygp.prediction import Fitted
-from motleygp.tables import frames
+from motleygp.tables import Column, Table, frames, infer
+from motleygp.tables.arguments import by_output, check_per_row, per_row
+from motleygp.tables.rows import labels_of
 
 
 def ordered(fitted: Fitted, X: Any) -> Any:
@@ -51,8 +55,10 @@ def check_columns(fitted: Fitted, x: np.ndarray) -> np.ndarray:
 
 def new_inputs(fitted: Fitted, X: Any) -> np.ndarray:
     """New inputs as a checked matrix with the columns of the fit."""
-    x = frames.as_matrix(ordered(fitted, X))
-    return check_columns(fitted, checked_inputs(x))
+    chosen = ordered(fitted, X)
+    x = frames.as_matrix(chosen)
+    features, labels = frames.features(chosen), labels_of(X)
+    return check_columns(fitted, checked_inputs(x, labels=labels, features=features))
 
 
 def check_names(fitted: Fitted, names: Iterable[str], *, partly: bool = False) -> None:
@@ -64,46 +70,46 @@ def check_names(fitted: Fitted, names: Iterable[str], *, partly: bool = False) -
         )
 
 
+def inferred(outputs: Any, table: Table) -> tuple[list[Any], list[infer.Choice]]:
+    """The entry of `outputs` for each output, with a likelihood in the place of "auto",
+    and the choices made."""
+    entries = dict(zip(table.names, by_output(outputs, table.names), strict=True))
+    columns = {
+        name: (column.values, column.kind)
+        for name, column in zip(table.names, table.columns, strict=True)
+        if isinstance(entries[name], str) and entries[name] == "auto"
+    }
+    for name, labels in zip(table.names, table.labels, strict=True):
+        if name in columns:
+            check_finite(name, columns[name][0], labels)
+    choices = infer.infer_outputs(columns)
+    chosen = {choice.name: choice.likelihood for choice in choices}
+    return list((entries | chosen).values()), choices
+
+
 def observations(
-    names: Sequence[str],
-    xs: Sequence[np.ndarray],
-    ys: Sequence[np.ndarray],
+    table: Table,
     likelihoods: Sequence[AbstractLikelihood],
-    sample_weight: Any = None,
     exposure: Any = None,
     *,
     complete: bool = False,
 ) -> Observations:
-    """Checked inputs, values, weights and exposures."""
-    lengths = [len(x) for x in xs]
-    rows: dict[str, list[np.ndarray]] = {}
-    if sample_weight is not None:
-        weights = frames.per_row(sample_weight, names, lengths, "sample_weight")
-        rows["weights"] = weights
-    if exposure is not None:
-        exposures = checked_exposures(exposure, names, lengths, likelihoods)
-        rows["exposures"] = exposures
-    return observe(names, xs, ys, likelihoods, complete=complete, **rows)
-
-
-def checked_exposures(
-    exposure: Any,
-    names: Sequence[str],
-    lengths: Sequence[int],
-    likelihoods: Sequence[AbstractLikelihood],
-) -> list[np.ndarray]:
-    """The exposure of each row of each output: 1 for outputs that are not counts."""
-    check_exposed(exposure, names, likelihoods)
-    return exposed(frames.per_row(exposure, names, lengths, "exposure"), likelihoods)
-
-
-def new_exposures(fitted: Fitted, exposure: Any, num_rows: int) -> list[np.ndarray]:
-    """The exposure of each row of each output: 1 where none is given."""
-    if exposure is None:
-        return [np.ones(num_rows) for _ in fitted.outputs]
-    lengths = [num_rows] * len(fitted.outputs)
-    likelihoods = fitted.model.likelihoods
-    return checked_exposures(exposure, fitted.outputs, lengths, likelihoods)
+    """Checked observations of a table with its weights; `exposure` is as it came."""
+    exposures = table.exposures
+    if exposures is not None:
+        check_exposed(exposure, table.names, likelihoods)
+        exposures = exposed(exposures, likelihoods)
+    return observe(
+        table.names,
+        table.xs,
+        table.ys,
+        likelihoods,
+        weights=table.weights,
+        exposures=exposures,
+        labels=table.labels,
+        features=table.features,
+        complete=complete,
+    )
 
 
 def new_observations(
@@ -119,32 +125,68 @@ def new_observations(
     table = frames.as_table(ordered(fitted, X), Y, fitted.classes_by_output)
     check_names(fitted, table.names, partly=partly)
     once_each(lambda x: check_columns(fitted, x), table.xs)
-    xs, ys = [], []
-    for name in fitted.outputs:
-        place = table.names.index(name) if name in table.names else None
-        x = table.xs[place or 0]
-        xs.append(x)
-        ys.append(np.full(len(x), np.nan) if place is None else table.ys[place])
-    likelihoods = fitted.model.likelihoods
-    return observations(fitted.outputs, xs, ys, likelihoods, sample_weight, exposure)
+    table = weighed(_completed(table, fitted.outputs), sample_weight, exposure)
+    return observations(table, fitted.model.likelihoods, exposure)
+
+
+def _completed(table: Table, names: Sequence[str]) -> Table:
+    """The table with these outputs in this order: missing throughout where it has
+    none, at the rows of its first output."""
+    places = [table.names.index(n) if n in table.names else None for n in names]
+    each = [place or 0 for place in places]
+    gaps = Column(np.full(table.xs[0].shape[:1], np.nan), "real")
+    return table._replace(
+        xs=[table.xs[d] for d in each],
+        columns=[gaps if d is None else table.columns[d] for d in places],
+        names=list(names),
+        labels=[table.labels[d] for d in each],
+    )
+
+
+class NewRows(NamedTuple):
+    """Rows to predict: the checked matrix of inputs, and their labels."""
+
+    x: np.ndarray
+    labels: pd.Index | None
+
+
+def new_rows(fitted: Fitted, X: Any, given: Any = None) -> NewRows:
+    """New inputs with the columns of the fit; rows without labels have those of the
+    given outputs."""
+    owners = [X] if given is None else [X, *frames.vectors(given).values()]
+    labels = next((own for o in owners if (own := labels_of(o)) is not None), None)
+    return NewRows(new_inputs(fitted, X), labels)
+
+
+def new_exposures(fitted: Fitted, exposure: Any, rows: NewRows) -> list[np.ndarray]:
+    """The exposure of each row of each output: 1 where none is given."""
+    if exposure is None:
+        return [np.ones(len(rows.x)) for _ in fitted.outputs]
+    number, likelihoods = len(fitted.outputs), fitted.model.likelihoods
+    check_exposed(exposure, fitted.outputs, likelihoods)
+    lengths, labels = [len(rows.x)] * number, [rows.labels] * number
+    found = per_row(exposure, fitted.outputs, lengths, labels, "exposure")
+    for own in found:
+        check_per_row("exposure", own, rows.labels, zero=False)
+    return exposed(found, likelihoods)
 
 
 def given_outputs(
-    fitted: Fitted, Y: Any, num_rows: int, exposures: Sequence[np.ndarray]
+    fitted: Fitted, Y: Any, rows: NewRows, exposures: Sequence[np.ndarray]
 ) -> list[Observed]:
     """The outputs of Y, in the units of the model."""
-    columns = frames.as_columns(Y, fitted.classes_by_output)
+    columns = frames.as_columns(Y, fitted.classes_by_output, rows.labels)
     check_names(fitted, columns, partly=True)
     found = []
     for name, column in columns.items():
         d = fitted.outputs.index(name)
         likelihood, y = fitted.model.likelihoods[d], column.values
-        if y.shape != (num_rows,):
+        if y.shape != (len(rows.x),):
             raise ValueError(
-                f"output {name!r} must have one value per row of `X`, {num_rows}; "
+                f"output {name!r} must have one value per row of `X`, {len(rows.x)}; "
                 f"got {len(y)}."
             )
-        check_support(name, y, likelihood)
+        check_support(name, y, likelihood, rows.labels)
         inside = fitted.scaling.output(d, y)
         functions = fitted.model.blocks[d]
         found.append(Observed(likelihood, functions, inside, np.log(exposures[d])))

@@ -14,6 +14,7 @@ from motleygp.estimator import door, saving, settings
 from motleygp.estimator.fitting import gathered, run_all
 from motleygp.estimator.independent import IndependentGPs
 from motleygp.estimator.inspector import Inspector
+from motleygp.estimator.weighing import weighed
 from motleygp.files.trees import refusing
 from motleygp.inference import (
     Dataset,
@@ -198,19 +199,13 @@ class MotleyGP(Inspector):
         """
         given = self.get_params(deep=False)
         settings.check(given)
-        table = frames.as_table(X, Y)
-        entries, choices = self._outputs(table)
+        table = weighed(frames.as_table(X, Y), sample_weight, exposure)
+        entries, choices = door.inferred(self.outputs, table)
+        if choices and self.progress:
+            Console(stderr=True).print(infer.table(choices))
         infer.warn(choices)
         likelihoods = [lik.get(entry) for entry in entries]
-        observed = door.observations(
-            table.names,
-            table.xs,
-            table.ys,
-            likelihoods,
-            sample_weight,
-            exposure,
-            complete=True,
-        )
+        observed = door.observations(table, likelihoods, exposure, complete=True)
         scaling = self._scaling(observed, likelihoods)
         scaled = [
             likelihood.in_units(scale)
@@ -298,38 +293,18 @@ class MotleyGP(Inspector):
         """The same estimator with one model per output, as a baseline."""
         return IndependentGPs(clone(self))
 
-    def _outputs(self, table: frames.Table) -> tuple[list[Any], list[infer.Choice]]:
-        """The likelihood of each output, given or inferred, and the choices made."""
-        if isinstance(self.outputs, str) and self.outputs != "auto":
-            raise ValueError(
-                "`outputs` must be 'auto', or name a likelihood per output; "
-                f"got {self.outputs!r}."
-            )
-        given: Any = self.outputs
-        if isinstance(given, str):
-            given = dict.fromkeys(table.names, "auto")
-        entries = dict(
-            zip(table.names, frames.by_output(given, table.names), strict=True)
-        )
-        choices = infer.infer_outputs(
-            {
-                name: (column.values, column.kind)
-                for name, column in zip(table.names, table.columns, strict=True)
-                if isinstance(entries[name], str) and entries[name] == "auto"
-            }
-        )
-        if choices and self.progress:
-            Console(stderr=True).print(infer.table(choices))
-        inferred = {choice.name: choice.likelihood for choice in choices}
-        return list((entries | inferred).values()), choices
-
     def _scaling(
         self, observed: Observations, likelihoods: Sequence[AbstractLikelihood]
     ) -> Scaling:
         """The units of these data; `start` may replace those of the outputs."""
         if self.standardize:
+            xs, weights = observed.weighted_inputs()
             scaling = standardising(
-                observed.distinct_inputs(), observed.ys, likelihoods, observed.names
+                xs,
+                observed.ys,
+                likelihoods,
+                x_weights=weights,
+                y_weights=observed.weights,
             )
         else:
             scaling = no_scaling(observed.xs[0].shape[1], len(observed.names))

@@ -1,5 +1,6 @@
 """The baseline: one model per output, with nothing shared."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,13 @@ import pandas as pd
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
+from motleygp import likelihoods as lik
+from motleygp.estimator import door
+from motleygp.inference.observations import check_exposed
+from motleygp.likelihoods import AbstractLikelihood
 from motleygp.prediction.predictive import AbstractPredictive
 from motleygp.tables import frames
+from motleygp.tables.arguments import by_name, by_output
 
 
 class IndependentGPs(BaseEstimator):
@@ -32,39 +38,43 @@ class IndependentGPs(BaseEstimator):
         """Fit one model per output; the arguments are those of `MotleyGP.fit`."""
         columns = frames.vectors(Y)
         names = list(columns)
-        outputs = self.estimator.outputs
-        if isinstance(outputs, str):
-            outputs = {}
-        entries = frames.by_output(outputs, names)
-        # Arguments given by output are passed only to the model of that output.
-        self.models_ = {}
+        entries = by_output(self.estimator.outputs, names)
+        if arguments.get("exposure") is not None:
+            arguments["exposure"] = self._of_counts(arguments["exposure"], X, Y)
+        models = {}
         for name, x, entry in zip(names, frames.inputs(X, names), entries, strict=True):
-            own = {key: _own(value, name) for key, value in arguments.items()}
             model: Any = clone(self.estimator)
             # A start belongs to all outputs together, and a checkpoint to one model.
             model.set_params(outputs={name: entry}, start=None)
             if model.checkpoint_dir is not None:
-                folder = Path(model.checkpoint_dir) / f"output{len(self.models_)}"
+                folder = Path(model.checkpoint_dir) / f"output{len(models)}"
                 model.set_params(checkpoint_dir=folder)
-            self.models_[name] = model.fit(x, {name: columns[name]}, **own)
-        self.output_names_ = names
+            own = _own(arguments, name, names)
+            models[name] = model.fit(x, {name: columns[name]}, **own)
+        self.models_, self.output_names_ = models, names
         return self
+
+    def _of_counts(self, exposure: Any, X: Any, Y: Any) -> dict[str, Any]:
+        """The exposure of each output that is a count, as in one model of them all."""
+        table = frames.as_table(X, Y)
+        entries, _ = door.inferred(self.estimator.outputs, table)
+        return _exposure_of_counts(
+            exposure, dict(zip(table.names, map(lik.get, entries), strict=True))
+        )
 
     def predict_dist(self, X: Any, **arguments: Any) -> dict[str, AbstractPredictive]:
         """`MotleyGP.predict_dist` of each output's own model."""
-        check_is_fitted(self, "models_")
         found = {}
-        for name, model in self.models_.items():
-            own = {key: _own(value, name) for key, value in arguments.items()}
+        for _, model, own in self._asked(arguments):
             found |= model.predict_dist(X, **own)
         return found
 
-    def predict(self, X: Any) -> Any:
-        """Predictive means, one column per output; a frame if X is a frame."""
-        check_is_fitted(self, "models_")
+    def predict(self, X: Any, **arguments: Any) -> Any:
+        """Predictive means, one column per output; a frame if X is a frame. The
+        arguments are those of `MotleyGP.predict`."""
         means = {
-            name: np.asarray(model.predict(X)).ravel()
-            for name, model in self.models_.items()
+            name: np.asarray(model.predict(X, **own)).ravel()
+            for name, model, own in self._asked(arguments)
         }
         if frames.is_frame(X):
             return frames.like(X, means)
@@ -102,13 +112,50 @@ class IndependentGPs(BaseEstimator):
             raise ValueError(
                 f"`Y` must have the outputs {self.output_names_}; got {list(columns)}."
             )
-        for name, x in zip(columns, frames.inputs(X, list(columns)), strict=True):
-            own = {key: _own(value, name) for key, value in arguments.items()}
-            yield self.models_[name], x, {name: columns[name]}, own
+        xs = dict(zip(columns, frames.inputs(X, list(columns)), strict=True))
+        for name, model, own in self._asked(arguments):
+            yield model, xs[name], {name: columns[name]}, own
+
+    def _asked(self, arguments: dict[str, Any]) -> Any:
+        """Each output, its model, and its own part of the arguments."""
+        check_is_fitted(self, "models_")
+        if arguments.get("exposure") is not None:
+            likelihoods = {
+                name: model.model_.likelihoods[0]
+                for name, model in self.models_.items()
+            }
+            own = _exposure_of_counts(arguments["exposure"], likelihoods)
+            arguments = arguments | {"exposure": own}
+        for name, model in self.models_.items():
+            yield name, model, _own(arguments, name, self.output_names_)
 
 
-def _own(value: Any, name: str) -> Any:
-    """The part of an argument that belongs to one output, if it is a dict by output."""
-    if not isinstance(value, dict):
-        return value
-    return {name: value[name]} if name in value else None
+def _exposure_of_counts(
+    exposure: Any, likelihoods: Mapping[str, AbstractLikelihood]
+) -> dict[str, Any]:
+    """The exposure of each output that is a count."""
+    check_exposed(exposure, list(likelihoods), list(likelihoods.values()))
+    named = by_name(exposure, "exposure")
+    if named is not None:
+        return named
+    return {name: exposure for name, own in likelihoods.items() if own.counts}
+
+
+def _own(
+    arguments: Mapping[str, Any], name: str, names: Sequence[str]
+) -> dict[str, Any]:
+    """The parts of the arguments that belong to one output, of those by output."""
+    found = {}
+    for key, value in arguments.items():
+        named = by_name(value, key)
+        if key == "given" and value is not None:
+            named = frames.vectors(value)
+        unknown = [own for own in named or () if own not in names]
+        if unknown:
+            raise ValueError(
+                f"`{key}` must name the outputs {list(names)}; got {unknown[0]!r}."
+            )
+        if named is not None:
+            value = {name: named[name]} if name in named else None
+        found[key] = value
+    return found

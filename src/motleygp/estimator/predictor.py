@@ -6,13 +6,14 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from motleygp.estimator import door
+from motleygp.estimator import door, settings
 from motleygp.estimator.attributes import FittedAttributes
 from motleygp.inference import Model, Posterior
 from motleygp.numerics.chunks import chunks
 from motleygp.prediction import AbstractPredictive, Fitted, distributions, functions
 from motleygp.progress import watched_rows
-from motleygp.tables import frames
+from motleygp.tables import Column, filling, frames
+from motleygp.tables.rows import aligned, labels_of
 
 # Draws of theta for a prediction that averages over q(theta).
 _DRAWS_OF_THETA = 20
@@ -51,14 +52,14 @@ class Predictor(FittedAttributes):
           the number given, instead of taking its mean.
         """
         fitted = self._checked_fit()
-        x = door.new_inputs(fitted, X)
-        exposures = door.new_exposures(fitted, exposure, len(x))
+        rows = door.new_rows(fitted, X, given)
+        exposures = door.new_exposures(fitted, exposure, rows)
         observed = []
         if given is not None:
-            observed = door.given_outputs(fitted, given, len(x), exposures)
+            observed = door.given_outputs(fitted, given, rows, exposures)
         return distributions(
             fitted,
-            x,
+            rows.x,
             exposures=exposures,
             observed=observed,
             models=self._models(fitted, bayesian),
@@ -98,19 +99,21 @@ class Predictor(FittedAttributes):
     ) -> Any:
         """Predictive means, one column per output; a frame if X is a frame.
 
-        The mean of a binary output is the probability of its second class. The
-        arguments are those of `predict_dist`.
+        Behind a transformer of scikit-learn, X is an array, and so are the means;
+        ``pipeline.set_output(transform="pandas")`` keeps frames. The mean of a binary
+        output is the probability of its second class. The arguments are those of
+        `predict_dist`.
         """
         fitted = self._checked_fit()
-        x = door.new_inputs(fitted, X)
-        exposures = door.new_exposures(fitted, exposure, len(x))
+        rows = door.new_rows(fitted, X)
+        x, exposures = rows.x, door.new_exposures(fitted, exposure, rows)
         models = self._models(fitted, bayesian)
         means = np.empty((len(fitted.outputs), len(x)))
         # In chunks of rows, of which only the means are kept.
-        for rows in watched_rows(bool(self.progress))(chunks(len(x), _ROWS_OF_MEANS)):
-            own = [exposure[rows] for exposure in exposures]
-            some = distributions(fitted, x[rows], exposures=own, models=models)
-            means[:, rows] = [p.mean for p in some.values()]
+        for part in watched_rows(bool(self.progress))(chunks(len(x), _ROWS_OF_MEANS)):
+            own = [exposure[part] for exposure in exposures]
+            some = distributions(fitted, x[part], exposures=own, models=models)
+            means[:, part] = [p.mean for p in some.values()]
         if frames.is_frame(X):
             columns = dict(zip(fitted.outputs, means, strict=True))
             return frames.like(X, columns)
@@ -129,28 +132,26 @@ class Predictor(FittedAttributes):
         """Y with its missing values filled: a dict or a frame like Y, else an array.
 
         A missing value is filled with its predictive mean given the other values of its
-        row or, for a binary output, with the more probable class. Outputs that Y lacks
+        row or, for a binary output, with the more probable class. Columns keep their
+        types, except whole numbers that are filled with others. Outputs that Y lacks
         are added.
         """
         fitted = self._checked_fit()
-        columns = frames.as_columns(Y, fitted.classes_by_output)
+        X = aligned(X, labels_of(Y), "`X`", "`Y`")
+        labels = door.new_rows(fitted, X, Y).labels
+        own = {
+            name: aligned(y, labels, f"output {name!r}")
+            for name, y in frames.vectors(Y).items()
+        }
+        columns = frames.as_columns(own, fitted.classes_by_output)
         filled = {}
-        for name, p in self.predict_dist(X, given=Y, exposure=exposure).items():
-            value = p.mean
-            if p.likelihood.binary:
-                value = (value > 0.5).astype(float)
-            if name in columns:
-                seen = columns[name].values
-                value = np.where(np.isnan(seen), value, seen)
-            classes = fitted.classes_by_output[name]
-            if classes is not None:
-                value = np.asarray(classes, dtype=object)[value.astype(int)]
-            filled[name] = value
+        for name, p in self.predict_dist(X, given=own, exposure=exposure).items():
+            filled[name] = _filled(p, own.get(name), columns.get(name))
         if isinstance(Y, Mapping):
             return filled
         if frames.is_frame(Y):
             return frames.like(Y, filled)
-        return np.stack(list(filled.values()), axis=1)
+        return np.stack([np.asarray(value) for value in filled.values()], axis=1)
 
     def sample(
         self,
@@ -167,9 +168,8 @@ class Predictor(FittedAttributes):
         independent. X may have a few thousand rows.
         """
         fitted = self._checked_fit()
+        exposures = door.new_exposures(fitted, exposure, door.new_rows(fitted, X))
         drawn = self.sample_latent(X, n, random_state)
-        num_rows = next(iter(drawn.values())).shape[1]
-        exposures = door.new_exposures(fitted, exposure, num_rows)
         rng = np.random.default_rng(random_state).spawn(1)[0]
         found = {}
         for d, (name, f) in enumerate(drawn.items()):
@@ -189,6 +189,7 @@ class Predictor(FittedAttributes):
         The functions are those of `latent`, offsets included.
         """
         fitted = self._checked_fit()
+        settings.check_random_state(random_state)
         x = fitted.scaling.inputs(door.new_inputs(fitted, X))
         seed = int(np.random.default_rng(random_state).integers(2**31))
         f = functions.draws(fitted.model, fitted.q, x, n, seed)
@@ -209,3 +210,16 @@ class Predictor(FittedAttributes):
             name: (mean[list(block)].T, var[list(block)].T)
             for name, block in zip(fitted.outputs, fitted.model.blocks, strict=True)
         }
+
+
+def _filled(p: AbstractPredictive, y: Any, column: Column | None) -> Any:
+    """The values y of one output, with predictions in the place of missing ones."""
+    value = (p.mean > 0.5) * 1.0 if p.likelihood.binary else p.mean
+    labels = value
+    if p.classes is not None:
+        labels = np.asarray(p.classes, dtype=object)[value.astype(int)]
+    if column is None or np.isnan(column.values).all():
+        return labels
+    # A column of 0 and 1 has no labels, even if the output has.
+    new = labels if column.kind == "bool" else value
+    return filling.filled(y, np.isnan(column.values), new)

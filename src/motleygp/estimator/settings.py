@@ -3,6 +3,7 @@
 import dataclasses
 import functools as ft
 import numbers
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeGuard
 
@@ -34,6 +35,18 @@ def check(given: Mapping[str, Any]) -> None:
         _check_among(name, given[name], known)
     _check_parameters(given)
     _check_numbers(given)
+    check_random_state(given["random_state"])
+    folder = given["checkpoint_dir"]
+    if folder is not None and not isinstance(folder, str | os.PathLike):
+        raise ValueError(f"`checkpoint_dir` must be a path or None; got {folder!r}.")
+
+
+def check_random_state(value: Any) -> None:
+    """Raise a `ValueError` unless a seed is None or a whole number from 0 on."""
+    if value is not None and (not _is_whole(value) or value < 0):
+        raise ValueError(
+            f"`random_state` must be None or a whole number from 0 on; got {value!r}."
+        )
 
 
 def _check_among(name: str, value: Any, known: Sequence[Any]) -> None:

@@ -1,14 +1,20 @@
 """Checks of inputs and values; errors name the first entry that breaks a rule."""
 
+from collections.abc import Sequence
+
 import numpy as np
+import pandas as pd
 
 from motleygp.likelihoods import AbstractLikelihood
 from motleygp.numerics.sharing import as_floats
+from motleygp.tables.rows import row_name
+
+# Beyond these sizes, squares overflow or underflow.
+_SMALLEST, _LARGEST = 1e-150, 1e150
 
 
-def checked_inputs(x: np.ndarray, *, name: str = "X") -> np.ndarray:
-    """`x` as a finite float matrix, or a `ValueError` that says what is wrong."""
-    x = as_floats(x, f"`{name}`")
+def check_matrix(x: np.ndarray, *, name: str = "X") -> None:
+    """Raise a `ValueError` unless x is a matrix with rows and columns."""
     if x.ndim != 2:
         raise ValueError(
             f"`{name}` must have shape (N, P); got {x.shape}. Reshape your data: "
@@ -20,45 +26,95 @@ def checked_inputs(x: np.ndarray, *, name: str = "X") -> np.ndarray:
                 f"`{name}` must have rows and columns; got 0 {what}(s) "
                 f"(shape={x.shape}) while a minimum of 1 is required."
             )
+
+
+def checked_inputs(
+    x: np.ndarray,
+    *,
+    name: str = "X",
+    labels: pd.Index | None = None,
+    features: Sequence[str] | None = None,
+) -> np.ndarray:
+    """`x` as a finite float matrix, or a `ValueError` that says what is wrong.
+
+    `labels` and `features` are the users' names of the rows and columns.
+    """
+    x = as_floats(x, f"`{name}`")
+    check_matrix(x, name=name)
     # Checked here: scikit-learn's message names neither the row nor the column.
-    bad = np.argwhere(~np.isfinite(x))
+    bad = np.argwhere(~(np.abs(x) <= _LARGEST))
     if len(bad):
-        row, column = bad[0]
-        value = "NaN" if np.isnan(x[row, column]) else x[row, column]
+        row, column = (int(place) for place in bad[0])
+        value = x[row, column]
+        if np.isfinite(value):
+            rule, seen = f"at most {_LARGEST:g} in size", f"{value:g}"
+        else:
+            rule, seen = "finite", "NaN" if np.isnan(value) else f"{value:g}"
+        place = column if features is None else repr(features[column])
         raise ValueError(
-            f"`{name}` must be finite; got {value} in row {row}, column {column}."
+            f"`{name}` must be {rule}; got {seen} in {row_name(labels, row)}, "
+            f"column {place}."
         )
     return x
 
 
-def checked_values(
-    name: str, y: np.ndarray, num_rows: int, likelihood: AbstractLikelihood
-) -> np.ndarray:
-    """The values of one output as floats, NaN where missing, inside the support."""
-    y = as_floats(y, f"output {name!r}")
+def check_length(name: str, y: np.ndarray, num_rows: int) -> None:
+    """Raise a `ValueError` unless an output has one value per row of its inputs."""
     if y.shape != (num_rows,):
         raise ValueError(
             f"output {name!r} must have shape ({num_rows},), one value per row of `X`; "
             f"got {y.shape}."
         )
-    check_support(name, y, likelihood)
+
+
+def checked_values(
+    name: str,
+    y: np.ndarray,
+    num_rows: int,
+    likelihood: AbstractLikelihood,
+    labels: pd.Index | None = None,
+) -> np.ndarray:
+    """The values of one output as floats, NaN where missing, inside the support."""
+    y = as_floats(y, f"output {name!r}")
+    check_length(name, y, num_rows)
+    check_support(name, y, likelihood, labels)
     return y
 
 
-def check_support(name: str, y: np.ndarray, likelihood: AbstractLikelihood) -> None:
-    """Raise a `ValueError` that names the first observed value outside the support."""
+def check_finite(name: str, y: np.ndarray, labels: pd.Index | None = None) -> None:
+    """Raise a `ValueError` for an infinite value of an output."""
+    infinite = np.flatnonzero(np.isinf(y))
+    if len(infinite):
+        row = int(infinite[0])
+        raise ValueError(
+            f"output {name!r} must be finite; got {y[row]} in {row_name(labels, row)}."
+        )
+
+
+def check_support(
+    name: str,
+    y: np.ndarray,
+    likelihood: AbstractLikelihood,
+    labels: pd.Index | None = None,
+) -> None:
+    """Raise a `ValueError` that names the first observed value outside the support, or
+    too large to be squared."""
     rows = np.flatnonzero(~np.isnan(y))
+    rule = f"{likelihood.support} for the {likelihood.name} likelihood"
     outside = rows[~likelihood.in_support(y[rows])]
+    if not len(outside):
+        rule, outside = f"at most {_LARGEST:g} in size", rows[abs(y[rows]) > _LARGEST]
     if len(outside):
         raise ValueError(
-            f"output {name!r} must be {likelihood.support} for the {likelihood.name} "
-            f"likelihood; got {y[outside[0]]:g} in row {outside[0]}"
+            f"output {name!r} must be {rule}; got {y[outside[0]]:g} in "
+            f"{row_name(labels, int(outside[0]))}"
             f"{f' and {len(outside) - 1} more' if len(outside) > 1 else ''}."
         )
 
 
-def check_varies(name: str, y: np.ndarray) -> None:
-    """Raise a `ValueError` for an output whose observed values do not vary."""
+def check_varies(name: str, y: np.ndarray, labels: pd.Index | None = None) -> None:
+    """Raise a `ValueError` for an output whose observed values do not vary, or are all
+    too small to be squared."""
     known = y[~np.isnan(y)]
     if not len(known):
         raise ValueError(f"output {name!r} must have observed values; got none.")
@@ -67,4 +123,10 @@ def check_varies(name: str, y: np.ndarray) -> None:
     if np.ptp(known) == 0:
         raise ValueError(
             f"output {name!r} must vary; every observed value is {known[0]:g}."
+        )
+    row = int(np.nanargmax(np.abs(y)))
+    if abs(y[row]) < _SMALLEST:
+        raise ValueError(
+            f"output {name!r} must have a value of at least {_SMALLEST:g} in size; "
+            f"the largest is {y[row]:g} in {row_name(labels, row)}: use another unit."
         )

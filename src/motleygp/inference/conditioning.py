@@ -19,7 +19,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from motleygp.likelihoods import AbstractLikelihood
 
@@ -44,6 +44,15 @@ class _Gaussian(NamedTuple):
     kl: Float[np.ndarray, " N"]
 
 
+class Conditioned(NamedTuple):
+    """Means and variances of all functions, and whether each row is as it was, because
+    its values are too far from what the model expects."""
+
+    mean: Float[np.ndarray, "J N"]
+    var: Float[np.ndarray, "J N"]
+    stuck: Bool[np.ndarray, " N"]
+
+
 class Observed(NamedTuple):
     """An output observed in some rows: its likelihood, its functions among all J, its
     values in the model's units (NaN where missing), and the log exposure of each
@@ -60,8 +69,8 @@ def condition(
     mean: Float[np.ndarray, "J N"],
     cov: Float[np.ndarray, "N J J"],
     outputs: Sequence[Observed],
-) -> tuple[Float[np.ndarray, "J N"], Float[np.ndarray, "J N"]]:
-    """Means and variances of all functions, given the observed outputs."""
+) -> Conditioned:
+    """All functions given the observed outputs."""
     start = mean.T
     sites = _Sites(np.zeros_like(start), np.zeros_like(start))
     length = np.ones(len(start))
@@ -84,14 +93,18 @@ def condition(
         length = np.where(better, np.minimum(2.0 * length, 1.0), 0.5 * length)
         if not np.where(better, gain > _ENOUGH, length > _SHORTEST).any():
             break
-    stuck = int(np.sum(~better & (length <= _SHORTEST) & ~sites.precision.any(axis=1)))
-    if stuck:
+    stuck = ~better & (length <= _SHORTEST) & ~sites.precision.any(axis=1)
+    return Conditioned(now.mean.T, now.var.T, stuck)
+
+
+def warn_if_stuck(stuck: np.ndarray) -> None:
+    """Warn of rows whose given values have no effect."""
+    if stuck.any():
         warnings.warn(
-            f"{stuck} of {len(start)} rows are predicted without the values given for "
-            "them, which are too far from what the model expects.",
+            f"{int(stuck.sum())} of {len(stuck)} rows are predicted without the values "
+            "given for them, which are too far from what the model expects.",
             stacklevel=2,
         )
-    return now.mean.T, now.var.T
 
 
 def _where(rows: np.ndarray, new: np.ndarray, old: np.ndarray) -> np.ndarray:

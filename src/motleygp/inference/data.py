@@ -6,6 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 from jaxtyping import Array, Float, Int
 
 from motleygp.inference.checks import (
@@ -84,8 +85,13 @@ def checked_pairs(
     ys: Sequence[np.ndarray],
     likelihoods: Sequence[AbstractLikelihood],
     names: Sequence[str],
+    labels: Sequence[pd.Index | None] | None = None,
+    features: Sequence[str] | None = None,
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Checked inputs and values of each output; equal inputs become one object."""
+    """Checked inputs and values of each output; equal inputs become one object.
+
+    `labels` and `features` are the users' names of the rows and input columns.
+    """
     if not len(xs) == len(ys) == len(likelihoods) == len(names):
         raise ValueError(
             "`xs`, `ys`, `likelihoods` and `names` must have one entry per output; got "
@@ -93,7 +99,13 @@ def checked_pairs(
         )
     if not ys:
         raise ValueError("`ys` must have at least one output; got none.")
-    checked = one_object(once_each(checked_inputs, xs))
+    rows = [None] * len(xs) if labels is None else list(labels)
+    own = {id(x): own for x, own in zip(xs, rows, strict=True)}
+
+    def check(x: np.ndarray) -> np.ndarray:
+        return checked_inputs(x, labels=own[id(x)], features=features)
+
+    checked = one_object(once_each(check, xs))
     for name, x in zip(names, checked, strict=True):
         if x.shape[1] != checked[0].shape[1]:
             raise ValueError(
@@ -101,8 +113,10 @@ def checked_pairs(
                 f"{checked[0].shape[1]} for {names[0]!r} and {x.shape[1]} for {name!r}."
             )
     values = [
-        checked_values(name, y, len(x), likelihood)
-        for name, x, y, likelihood in zip(names, checked, ys, likelihoods, strict=True)
+        checked_values(name, y, len(x), likelihood, own)
+        for name, x, y, likelihood, own in zip(
+            names, checked, ys, likelihoods, rows, strict=True
+        )
     ]
     return checked, values
 

@@ -1,15 +1,17 @@
 """Observations in the user's units, output by output."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
-from motleygp.inference.checks import check_varies
+from motleygp.inference.checks import check_length, check_varies
 from motleygp.inference.data import Dataset, checked_pairs, gather
 from motleygp.inference.scaling import Scaling
 from motleygp.likelihoods import AbstractLikelihood
 from motleygp.numerics.sharing import once_each
+from motleygp.tables.arguments import by_name
 
 
 class Observations(NamedTuple):
@@ -32,6 +34,22 @@ class Observations(NamedTuple):
     def distinct_inputs(self) -> list[np.ndarray]:
         """The inputs of all outputs, without repetitions of shared inputs."""
         return list({id(x): x for x in self.xs}.values())
+
+    def weighted_inputs(self) -> tuple[list[np.ndarray], list[np.ndarray] | None]:
+        """`distinct_inputs` and the weights of their rows, `None` without weights.
+
+        A row has the mean weight of its values, without those of weight 0.
+        """
+        if self.weights is None:
+            return self.distinct_inputs(), None
+        own: dict[int, list[np.ndarray]] = {}
+        for x, weight in zip(self.xs, self.weights, strict=True):
+            own.setdefault(id(x), []).append(weight)
+        means = [
+            np.sum(weights, axis=0) / np.maximum(np.count_nonzero(weights, axis=0), 1)
+            for weights in own.values()
+        ]
+        return self.distinct_inputs(), means
 
     def input_range(self) -> np.ndarray:
         """The smallest and the largest value of each input: (2, P)."""
@@ -68,15 +86,22 @@ def observe(
     *,
     weights: Sequence[np.ndarray] | None = None,
     exposures: Sequence[np.ndarray] | None = None,
+    labels: Sequence[pd.Index | None] | None = None,
+    features: Sequence[str] | None = None,
     complete: bool = False,
 ) -> Observations:
-    """Checked observations; if `complete`, every output must have varying values."""
-    checked, values = checked_pairs(xs, ys, likelihoods, names)
-    for d, name in enumerate(names):
-        if weights is not None:
-            values[d] = _of_weight(name, values[d], weights[d])
-        if complete:
-            check_varies(name, values[d])
+    """Checked observations; if `complete`, every output must have varying values.
+
+    `labels` and `features` are the users' names of the rows and input columns, for
+    messages.
+    """
+    if weights is not None:
+        each = zip(names, ys, weights, strict=True)
+        ys = [of_weight(name, y, weight) for name, y, weight in each]
+    checked, values = checked_pairs(xs, ys, likelihoods, names, labels, features)
+    if complete:
+        for d, name in enumerate(names):
+            check_varies(name, values[d], None if labels is None else labels[d])
     return Observations(
         list(names),
         checked,
@@ -86,8 +111,9 @@ def observe(
     )
 
 
-def _of_weight(name: str, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
+def of_weight(name: str, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """The values, NaN where the weight is 0, as if missing."""
+    check_length(name, y, len(weight))
     own = weight[~np.isnan(y)]
     if len(own) and not own.any():
         raise ValueError(
@@ -105,7 +131,7 @@ def check_exposed(
         name: likelihood.counts
         for name, likelihood in zip(names, likelihoods, strict=True)
     }
-    named = list(given) if isinstance(given, Mapping) else []
+    named = by_name(given, "exposure") or {}
     wrong = [name for name in named if name in counts and not counts[name]]
     if wrong or not any(counts.values()):
         raise ValueError(
@@ -118,8 +144,6 @@ def exposed(
     exposures: Sequence[np.ndarray], likelihoods: Sequence[AbstractLikelihood]
 ) -> list[np.ndarray]:
     """The exposure of each row of each output: 1 for outputs that are not counts."""
-    if any((column <= 0).any() for column in exposures):
-        raise ValueError("`exposure` must be above 0; got 0.")
     return [
         column if likelihood.counts else np.ones(len(column))
         for column, likelihood in zip(exposures, likelihoods, strict=True)

@@ -56,26 +56,39 @@ def standardising(
     xs: Sequence[np.ndarray],
     ys: Sequence[np.ndarray],
     likelihoods: Sequence[AbstractLikelihood],
-    names: Sequence[str],
+    *,
+    x_weights: Sequence[np.ndarray] | None = None,
+    y_weights: Sequence[np.ndarray] | None = None,
 ) -> Scaling:
     """The scaling of inputs and real outputs to mean 0 and standard deviation 1.
 
-    Raises a `ValueError` for an output whose mean or spread overflows.
+    With weights, a row of weight w counts as w rows.
     """
     rows = np.concatenate(xs)
-    spread = rows.std(axis=0)
+    weight = None if x_weights is None else np.concatenate(x_weights)
+    shift, spread = _mean_and_std(rows, weight)
     plain = no_scaling(rows.shape[1], len(ys))
     for d, likelihood in enumerate(likelihoods):
         if likelihood.real:
-            plain.y_shift[d], plain.y_scale[d] = np.nanmean(ys[d]), np.nanstd(ys[d])
-            if not np.isfinite([plain.y_shift[d], plain.y_scale[d]]).all():
-                raise ValueError(
-                    f"output {names[d]!r} must have a finite mean and standard "
-                    "deviation; change its unit."
-                )
-    return Scaling(
-        rows.mean(axis=0),
-        np.where(spread > 0, spread, 1.0),
-        plain.y_shift,
-        plain.y_scale,
-    )
+            weight = None if y_weights is None else y_weights[d]
+            plain.y_shift[d], plain.y_scale[d] = _mean_and_std(ys[d], weight)
+    scale = np.where(spread > 0, spread, 1.0)
+    return Scaling(shift, scale, plain.y_shift, plain.y_scale)
+
+
+def _mean_and_std(
+    values: np.ndarray, weight: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The mean and standard deviation along the first axis, without NaN."""
+    # In a unit near the largest size, so that squares neither overflow nor underflow.
+    # It is a power of two, which rounds nothing.
+    _, exponent = np.frexp(np.nanmax(np.abs(values), axis=0))
+    z = np.ldexp(values, -exponent)
+    if weight is None:
+        mean, std = np.nanmean(z, axis=0), np.nanstd(z, axis=0)
+    else:
+        known = ~np.isnan(z) if z.ndim == 1 else slice(None)
+        z, weight = z[known], weight[known]
+        mean = np.average(z, axis=0, weights=weight)
+        std = np.sqrt(np.average((z - mean) ** 2, axis=0, weights=weight))
+    return np.ldexp(mean, exponent), np.ldexp(std, exponent)

@@ -1,5 +1,6 @@
 """The parameter functions of a model at new inputs: marginals, conditionals, draws."""
 
+import numbers
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import equinox as eqx
@@ -9,7 +10,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float
 
-from motleygp.inference.conditioning import Observed, condition
+from motleygp.inference.conditioning import Observed, condition, warn_if_stuck
 from motleygp.inference.joint import draw_functions, row_moments
 from motleygp.inference.model import Model, trainable
 from motleygp.inference.objective import function_moments
@@ -45,19 +46,31 @@ def moments(
         mean, cov = _row_moments(model, q, x.T)
         rows = zip(observed, np.asarray(ys), np.asarray(log_exposures), strict=True)
         seen = [o._replace(y=y, log_exposure=e) for o, y, e in rows]
-        return np.stack(condition(np.asarray(mean), np.asarray(cov), seen))
+        found = condition(np.asarray(mean), np.asarray(cov), seen)
+        stuck = np.broadcast_to(found.stuck, found.mean.shape)
+        return np.stack([found.mean, found.var, stuck])
 
     ys, log_exposures = (
         np.stack(columns)
         for columns in ([o.y for o in observed], [o.log_exposure for o in observed])
     )
-    return in_chunks(conditioned, x.T, ys, log_exposures, watch=watch)
+    *both, stuck = in_chunks(conditioned, x.T, ys, log_exposures, watch=watch)
+    # Counted here: the last chunk is padded with copies of a row.
+    warn_if_stuck(stuck[0] > 0)
+    return np.stack(both)
+
+
+def check_number_of_draws(n: int) -> None:
+    """Raise a `ValueError` unless n is a whole number above 0."""
+    if not isinstance(n, numbers.Integral) or isinstance(n, bool) or n < 1:
+        raise ValueError(f"`n` must be a whole number above 0; got {n!r}.")
 
 
 def draws(
     model: Model, q: Posterior, x: Float[np.ndarray, "N P"], num: int, seed: int
 ) -> Float[np.ndarray, "num J N"]:
     """Joint draws of all functions at all rows of x."""
+    check_number_of_draws(num)
     most = MAX_JOINT // model.prior.columns_per_row
     if len(x) > most:
         raise ValueError(

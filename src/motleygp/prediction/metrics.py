@@ -1,7 +1,8 @@
 """Scores of one output's predictions, and tests of their calibration.
 
 Functions of `p` and `y` take the predictive distribution of an output and its observed
-values, in the user's units. Rows where y is NaN are left out.
+values, in the user's units. An output with labels may be given them, or 0 and 1. Rows
+where y is missing are left out.
 """
 
 from typing import NamedTuple
@@ -273,9 +274,7 @@ def _stream(random_state: RandomState) -> np.random.Generator:
 
 def _values(p: AbstractPredictive, y: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """y as floats, and whether each row is observed."""
-    values = np.asarray(y, dtype=float)
-    if values.shape != (len(p),):
-        raise ValueError(f"`y` must have shape ({len(p)},); got {values.shape}.")
+    values = p.numbers(y)
     seen = ~np.isnan(values)
     if not seen.any():
         raise ValueError(f"`y` must have an observed value; got {len(p)} missing ones.")

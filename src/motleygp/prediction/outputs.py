@@ -1,6 +1,7 @@
 """Predictive distributions of the outputs of a model."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -21,6 +22,7 @@ def predict(
     scaling: Scaling | None = None,
     exposures: Sequence[np.ndarray] | None = None,
     observed: Sequence[Observed] = (),
+    classes: Sequence[tuple[Any, Any] | None] | None = None,
     watch: Watch = iter,
 ) -> list[Predictive]:
     """The predictive distribution of every output at the rows of x.
@@ -31,6 +33,7 @@ def predict(
     - `scaling`: the units of x and of the outputs; those of the model by default.
     - `exposures`: for counts, one vector per output; ones by default.
     - `observed`: outputs observed at these rows, on which each row is conditioned.
+    - `classes`: for each output, the labels of 0 and 1, or `None`.
     - `watch`: iterates over the chunks of rows, and may show progress.
     """
     x = np.asarray(x, dtype=float)
@@ -44,7 +47,9 @@ def predict(
         if likelihood.counts and exposures is not None:
             own[0] += np.log(exposures[d])
         shift, scale = float(scaling.y_shift[d]), float(scaling.y_scale[d])
-        found.append(Predictive(likelihood, own, var[block], shift=shift, scale=scale))
+        labels = None if classes is None else classes[d]
+        units: dict[str, Any] = dict(shift=shift, scale=scale, classes=labels)
+        found.append(Predictive(likelihood, own, var[block], **units))
     return found
 
 
@@ -67,6 +72,7 @@ def distributions(
             scaling=fitted.scaling,
             exposures=exposures,
             observed=observed,
+            classes=fitted.classes,
             watch=watch,
         )
         for model, q in models or [(fitted.model, fitted.q)]

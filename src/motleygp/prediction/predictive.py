@@ -14,6 +14,9 @@ from scipy.optimize import elementwise
 
 from motleygp.likelihoods import AbstractLikelihood
 from motleygp.numerics.chunks import chunks, in_chunks
+from motleygp.numerics.sharing import as_floats
+from motleygp.prediction.functions import check_number_of_draws
+from motleygp.tables.columns import as_column
 
 # The search for a quantile ends here, near the limits of floats.
 _LINE_REACH = 2.0**60
@@ -31,6 +34,8 @@ class AbstractPredictive(abc.ABC):
     likelihood: AbstractLikelihood
     shift: float
     scale: float
+    classes: tuple[Any, Any] | None = None
+    """The labels of 0 and 1, if the output has labels; `y` may hold them, too."""
 
     @abc.abstractmethod
     def __len__(self) -> int:
@@ -66,12 +71,16 @@ class AbstractPredictive(abc.ABC):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.likelihood.name}, {len(self)} rows)"
 
+    def numbers(self, y: ArrayLike) -> np.ndarray:
+        """y as numbers, one per row: labels as 0 and 1, and NaN where missing."""
+        values = as_column("y", y, self.classes).values
+        if values.shape != (len(self),):
+            raise ValueError(f"`y` must have shape ({len(self)},); got {values.shape}.")
+        return values
+
     def _inside(self, y: ArrayLike) -> np.ndarray:
         """y in the likelihood's units."""
-        y = np.asarray(y, dtype=float)
-        if y.shape != (len(self),):
-            raise ValueError(f"`y` must have shape ({len(self)},); got {y.shape}.")
-        return (y - self.shift) / self.scale
+        return (self.numbers(y) - self.shift) / self.scale
 
     @property
     def mean(self) -> np.ndarray:
@@ -99,8 +108,9 @@ class AbstractPredictive(abc.ABC):
 
         For a discrete output, the smallest value whose cdf reaches the level.
         """
-        levels = np.atleast_1d(np.asarray(levels, dtype=float))
-        if levels.ndim != 1 or not ((levels > 0) & (levels < 1)).all():
+        levels = np.atleast_1d(as_floats(levels, "`levels`"))
+        inside = (levels > 0) & (levels < 1)
+        if levels.ndim != 1 or not levels.size or not inside.all():
             raise ValueError(
                 "`levels` must be a list of numbers strictly between 0 and 1; "
                 f"got {levels.tolist()}."
@@ -166,11 +176,13 @@ class AbstractPredictive(abc.ABC):
         while not (reached := reaches(above)).all() and above.max() < _LINE_REACH:
             below = np.where(reached, below, above)
             above = np.where(reached, above, 2.0 * above + 1.0)
-        while (above - below > 1.0).any():
-            middle = np.floor(0.5 * (below + above))
+        middle = np.floor(0.5 * (below + above))
+        # Not until they are one apart: beyond 2^53, neighbouring floats are not.
+        while ((below < middle) & (middle < above)).any():
             reached = reaches(middle)
             above = np.where(reached, middle, above)
             below = np.where(reached, below, middle)
+            middle = np.floor(0.5 * (below + above))
         return self.likelihood.from_line(above)
 
 
@@ -185,6 +197,7 @@ class Predictive(AbstractPredictive):
         *,
         shift: float = 0.0,
         scale: float = 1.0,
+        classes: tuple[Any, Any] | None = None,
     ):
         self.likelihood = likelihood
         self.f_mean = np.asarray(f_mean)
@@ -196,7 +209,7 @@ class Predictive(AbstractPredictive):
                 f"{likelihood.name}, {likelihood.num_functions}, and equal shapes; "
                 f"got {self.f_mean.shape} and {self.f_var.shape}."
             )
-        self.shift, self.scale = shift, scale
+        self.shift, self.scale, self.classes = shift, scale, classes
 
     def __len__(self) -> int:
         return self.f_mean.shape[1]
@@ -240,6 +253,7 @@ class Predictive(AbstractPredictive):
     def sample(
         self, n: int = 1, random_state: int | np.random.Generator | None = None
     ) -> np.ndarray:
+        check_number_of_draws(n)
         rng = np.random.default_rng(random_state)
         noise = rng.standard_normal((self.f_mean.shape[0], n, len(self)))
         f = self.f_mean[:, None, :] + np.sqrt(self.f_var)[:, None, :] * noise
@@ -254,6 +268,7 @@ class Mixture(AbstractPredictive):
         first = self.components[0]
         self.likelihood = first.likelihood
         self.shift, self.scale = first.shift, first.scale
+        self.classes = first.classes
 
     def __len__(self) -> int:
         return len(self.components[0])

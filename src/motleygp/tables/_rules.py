@@ -26,8 +26,13 @@ _TOP_SHARE = 0.1
 # How far below its bound a statistic of counts may fall by chance, in standard
 # deviations: about once in a thousand columns.
 _SIGMAS = 3.0
-# Inputs often explain a variance of a few times the mean; a larger one is partly noise.
-_OVERDISPERSED = 3.0
+# If the variance is k times the mean, the inputs of a Poisson must explain the share
+# 1 - 1/k of it. Two thirds are common, from where there is a warning; nine tenths are
+# rare, and whatever they leave unexplained makes the intervals too narrow.
+_OVERDISPERSED, _TOO_DISPERSED = 3.0, 10.0
+# A Poisson of this rate has a skewness of 0.2. If nearly all values are larger, a
+# normal fits every row as well, whatever the inputs explain, and learns its noise.
+_NORMAL_RATE, _LOW = 25.0, 0.01
 # Larger numbers are amounts. A Poisson of rate 100 is nearly normal, with a skewness of
 # 0.1, so a normal fits as well and may have another noise. Both limits must be reached:
 # counts may have a long tail, and counts of a few hundred are common.
@@ -94,14 +99,36 @@ def _whole_numbers(y: np.ndarray, num_levels: int, few: bool) -> Verdict:
     spread = f"variance {_dispersion(y):.3g} times the mean"
     other = _few_levels(y, num_levels) if few else _quantity(y)
     if (impossible := _not_poisson(y)) is not None:
-        alternatives, doubt = (*other.alternatives, "poisson"), impossible
+        alternatives, doubt = (*other.alternatives, "poisson"), (impossible,)
     elif (large := _large_for_counts(y)) is not None:
-        alternatives, doubt = ("poisson", *other.alternatives), large
+        alternatives, doubt = ("poisson", *other.alternatives), (large,)
+    elif _dispersion(y) > _TOO_DISPERSED:
+        return _dispersed(y, other)
+    elif np.quantile(y, _LOW) >= _NORMAL_RATE:
+        spread += f", nearly all above {_NORMAL_RATE:g}, where a normal fits as well"
+        alternatives, doubt = ("poisson", *other.alternatives), ()
     else:
         reason = f"whole numbers {_range(y)}, {num_levels} distinct, {spread}"
         return Verdict("poisson", reason, other.candidates, _doubts_of_counts(y, few))
     reason = f"whole numbers, {spread}; {other.reason}"
-    return Verdict(other.likelihood, reason, alternatives, (doubt, *other.doubts))
+    return Verdict(other.likelihood, reason, alternatives, (*doubt, *other.doubts))
+
+
+def _dispersed(y: np.ndarray, other: Verdict) -> Verdict:
+    """Counts that vary too much for a Poisson. They are real, never Gamma: if none of
+    them is 0, a new one may be."""
+    ratio, known = _dispersion(y), _real(len(y))
+    real = other.likelihood if other.likelihood in known else known[0]
+    doubt = (
+        f"its variance is {ratio:.3g} times its mean, which poisson can fit only if "
+        f"the inputs explain {100 * (1 - 1 / ratio):.3g}% of it"
+    )
+    reason = (
+        f"whole numbers {_range(y)}, variance {ratio:.3g} times the mean, more than "
+        "inputs usually explain"
+    )
+    others = [name for name in other.candidates if name != real]
+    return Verdict(real, reason, ("poisson", *others), (doubt, *_percentages(y)))
 
 
 def _not_poisson(y: np.ndarray) -> str | None:
@@ -135,11 +162,6 @@ def _doubts_of_counts(y: np.ndarray, few: bool) -> tuple[str, ...]:
         doubts += (
             f"its variance is {ratio:.3g} times its mean, which poisson can fit only "
             "if the inputs explain the excess",
-        )
-    elif _far_from_zero(y):
-        doubts += (
-            f"its values, {_range(y)}, are far from 0, where a normal fits as well as "
-            "poisson and learns its noise",
         )
     if few and np.mean(y == y.max()) > _TOP_SHARE:
         doubts += (

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import narwhals as nw
 import numpy as np
 
-from motleygp.tables._native import as_narwhals, floats, is_missing
+from motleygp.tables._native import as_array, as_narwhals, floats, is_missing
 
 # The most categories that a message names.
 _SHOWN = 5
@@ -35,18 +35,20 @@ def as_column(name: str, y: Any, classes: tuple[Any, Any] | None) -> Column:
             return Column(floats(series), "real", classes)
         values = series.to_list()
     else:
-        array = np.asarray(y)
-        if array.dtype.kind == "b":
+        array = as_array(y)
+        # A masked array of any kind may have become one of floats.
+        kind = y.dtype.kind if isinstance(y, np.ndarray) else array.dtype.kind
+        if kind == "b":
             return Column(array.astype(float), "bool", (False, True))
-        if array.dtype.kind in "iu":
+        if kind in "iu":
             return Column(array.astype(float), "integer", classes)
-        if array.dtype.kind == "f":
+        if kind == "f":
             return Column(array.astype(float), "real", classes)
-        if array.dtype.kind == "c":
+        if kind == "c":
             raise ValueError(
                 f"output {name!r} must hold real numbers. Complex data not supported."
             )
-        if array.dtype.kind in "mM":
+        if kind in "mM":
             raise ValueError(f"output {name!r} must hold numbers; got dates or times.")
         values = array.tolist()
         if not isinstance(values, list):

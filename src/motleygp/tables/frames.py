@@ -3,7 +3,8 @@
 Frames may be those of pandas, polars or any other library that narwhals supports.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import narwhals as nw
@@ -11,20 +12,28 @@ import numpy as np
 import pandas as pd
 import scipy.sparse
 
-from motleygp.numerics.sharing import as_floats, once_each
-from motleygp.tables._native import as_narwhals, floats, is_missing
+from motleygp.numerics.sharing import once_each
+from motleygp.tables._native import as_array, as_narwhals, floats, is_missing
 from motleygp.tables.columns import Column, as_column
+from motleygp.tables.rows import aligned, labels_of
 
 _DAY = np.timedelta64(1, "D")
+# More outputs are a table whose rows and columns are swapped.
+_MOST_OUTPUTS = 10_000
 
 
 class Table(NamedTuple):
-    """One x and one y per output, their names, and the names of the input columns."""
+    """One x and one y per output, their names, the names of the input columns, the
+    labels of each output's rows (`None` if they have none), and the weight and exposure
+    of each row (`None` if none were given)."""
 
     xs: list[np.ndarray]
     columns: list[Column]
     names: list[str]
     features: list[str] | None
+    labels: list[pd.Index | None]
+    weights: list[np.ndarray] | None = None
+    exposures: list[np.ndarray] | None = None
 
     @property
     def ys(self) -> list[np.ndarray]:
@@ -41,30 +50,73 @@ def as_table(X: Any, Y: Any, classes: Classes | None = None) -> Table:
     all outputs share, or a dict or list of them, one per output. `classes` has the
     labels of an earlier table, by output.
     """
-    columns = as_columns(Y, classes)
-    names = list(columns)
-    xs = once_each(as_matrix, inputs(X, names))
-    return Table(xs, list(columns.values()), names, features(X))
+    own = vectors(Y)
+    names = list(own)
+    xs = _with_equal_columns(inputs(X, names), names)
+    labels = _labels(xs, own.values())
+    columns = [
+        as_column(name, aligned(y, rows, f"output {name!r}"), (classes or {}).get(name))
+        for (name, y), rows in zip(own.items(), labels, strict=True)
+    ]
+    known = [found for x in xs if (found := features(x)) is not None]
+    inputs_named = known[0] if known else None
+    return Table(once_each(as_matrix, xs), columns, names, inputs_named, labels)
 
 
-def as_columns(Y: Any, classes: Classes | None = None) -> dict[str, Column]:
-    """The outputs of Y by name."""
+def as_columns(
+    Y: Any, classes: Classes | None = None, labels: pd.Index | None = None
+) -> dict[str, Column]:
+    """The outputs of Y by name, in the order of the labels of other rows if both have
+    labels."""
     return {
-        name: as_column(name, y, (classes or {}).get(name))
+        name: as_column(
+            name, aligned(y, labels, f"output {name!r}"), (classes or {}).get(name)
+        )
         for name, y in vectors(Y).items()
     }
+
+
+def _labels(xs: Sequence[Any], ys: Iterable[Any]) -> list[pd.Index | None]:
+    """The labels of each output's rows: those of its inputs or, if these have none, of
+    the first output with the same inputs that has labels."""
+    found = {id(x): labels_of(x) for x in xs}
+    for x, y in zip(xs, ys, strict=True):
+        if found[id(x)] is None:
+            found[id(x)] = labels_of(y)
+    return [found[id(x)] for x in xs]
+
+
+def _with_equal_columns(xs: list[Any], names: Sequence[str]) -> list[Any]:
+    """The inputs of each output, with the columns of the first frame in its order."""
+    every = zip(names, once_each(features, xs), strict=True)
+    known = [(name, own) for name, own in every if own is not None]
+    if not known:
+        return xs
+    first, columns = known[0]
+    for name, own in known:
+        if sorted(own) != sorted(columns):
+            raise ValueError(
+                f"`X` must have the same columns for every output; got {columns} for "
+                f"{first!r} and {own} for {name!r}."
+            )
+
+    def ordered(x: Any) -> Any:
+        return x if features(x) in (None, columns) else select(x, columns)
+
+    return once_each(ordered, xs)
 
 
 def inputs(X: Any, names: Sequence[str]) -> list[Any]:
     """The unconverted inputs of each output: its own, or those that all share."""
     check_dense(X)  # one kind of sparse matrix is a mapping
     if isinstance(X, Mapping):
-        if set(X) != set(names):
+        own = {str(name): x for name, x in X.items()}
+        if set(own) != set(names):
             raise ValueError(
-                f"`X` and `Y` must name the same outputs; got {sorted(X)} "
+                f"`X` and `Y` must name the same outputs; got {sorted(own)} "
                 f"and {sorted(names)}."
             )
-        return [X[name] for name in names]
+        return [own[name] for name in names]
     if _is_list_of_matrices(X):
         if len(X) != len(names):
             raise ValueError(
@@ -89,11 +141,7 @@ def is_frame(X: Any) -> bool:
 
 
 def features(X: Any) -> list[str] | None:
-    """The names of the input columns, or `None` if X has no names."""
-    if isinstance(X, Mapping):
-        X = next(iter(X.values()))
-    elif _is_list_of_matrices(X):
-        X = X[0]
+    """The names of the columns of a frame; `None` for other values."""
     frame = as_narwhals(X)
     return [str(c) for c in frame.columns] if isinstance(frame, nw.DataFrame) else None
 
@@ -112,10 +160,10 @@ def select(X: Any, names: Sequence[str]) -> Any:
     return frame[:, [places.index(name) for name in names]].to_native()
 
 
-def _named(frame: nw.DataFrame, argument: str) -> dict[str, nw.Series]:
+def named_columns(frame: nw.DataFrame, argument: str) -> dict[str, nw.Series]:
     """The columns of a frame by name; names that are numbers become text."""
     names = [str(c) for c in frame.columns]
-    twice = [name for i, name in enumerate(names) if name in names[:i]]
+    twice = [name for name, number in Counter(names).items() if number > 1]
     if twice:
         raise ValueError(
             f"`{argument}` must have distinct column names; got {twice[0]!r} twice."
@@ -144,16 +192,29 @@ def _is_list_of_vectors(Y: Any) -> bool:
 
 def vectors(Y: Any) -> dict[str, Any]:
     """One vector per output, by name."""
+    found = _vectors(Y)
+    if not 1 <= len(found) <= _MOST_OUTPUTS:
+        raise ValueError(
+            f"`Y` must have at least one output and at most {_MOST_OUTPUTS}, in its "
+            f"columns; got {len(found)}."
+        )
+    return found
+
+
+def _vectors(Y: Any) -> dict[str, Any]:
     if isinstance(Y, Mapping):
-        return {str(name): y for name, y in Y.items()}
+        own = {str(name): y for name, y in Y.items()}
+        if len(own) < len(Y):
+            raise ValueError(f"`Y` must have distinct names; got {list(Y)}.")
+        return own
     known = as_narwhals(Y)
     if isinstance(known, nw.DataFrame):
-        return _named(known, "Y")
+        return named_columns(known, "Y")
     if isinstance(known, nw.Series):
-        return {str(known.name) if known.name else "y0": known}
+        return {"y0" if known.name in (None, "") else str(known.name): known}
     if _is_list_of_vectors(Y):
         return {f"y{d}": y for d, y in enumerate(Y)}
-    matrix = np.asarray(Y) if _is_regular(Y) else None
+    matrix = _regular(Y)
     if matrix is None or (matrix.dtype == object and matrix.ndim == 0):
         raise ValueError("`Y` must hold numbers in rows of equal length.")
     matrix = matrix[:, None] if matrix.ndim == 1 else matrix
@@ -162,12 +223,12 @@ def vectors(Y: Any) -> dict[str, Any]:
     return {f"y{d}": column for d, column in enumerate(matrix.T)}
 
 
-def _is_regular(Y: Any) -> bool:
+def _regular(Y: Any) -> np.ndarray | None:
+    """An array, masked if Y is; `None` if the rows differ in length."""
     try:
-        np.asarray(Y)
+        return Y if np.ma.isMaskedArray(Y) else np.asarray(Y)
     except ValueError:
-        return False
-    return True
+        return None
 
 
 # Inputs.
@@ -180,15 +241,17 @@ def as_matrix(x: Any, *, name: str = "X") -> np.ndarray:
     """
     frame = as_narwhals(x)
     if isinstance(frame, nw.DataFrame):
-        columns = [_input(c, series, name) for c, series in _named(frame, name).items()]
+        columns = [
+            _input(c, series, name) for c, series in named_columns(frame, name).items()
+        ]
         return np.stack(columns, axis=1) if columns else np.zeros((len(frame), 0))
     check_dense(x, name)
     try:
-        array = np.asarray(x)
+        array = as_array(x)
         if array.dtype.kind == "M":
             return _days(array)
         if array.dtype.kind != "c":
-            return np.asarray(x, dtype=float)
+            return np.asarray(array, dtype=float)
     except (TypeError, ValueError):
         raise ValueError(
             f"`{name}` must hold numbers in rows of equal length."
@@ -219,52 +282,3 @@ def _days(dates: np.ndarray) -> np.ndarray:
     moments = dates.astype("datetime64[us]")
     days = (moments - np.datetime64(0, "us")) / _DAY
     return np.where(np.isnat(moments), np.nan, days)
-
-
-def per_row(
-    value: Any, names: Sequence[str], lengths: Sequence[int], argument: str
-) -> list[np.ndarray]:
-    """One number per row of each output, from a vector for all outputs or a dict of
-    vectors by output; outputs that a dict leaves out get ones."""
-    own = value if isinstance(value, Mapping) else dict.fromkeys(names, value)
-    unknown = [name for name in own if name not in names]
-    if unknown:
-        raise ValueError(
-            f"`{argument}` must name the outputs {list(names)}; got {unknown[0]!r}."
-        )
-    found = []
-    for name, length in zip(names, lengths, strict=True):
-        series = as_narwhals(own.get(name, np.ones(length)))
-        numbers = series.to_numpy() if isinstance(series, nw.Series) else series
-        numbers = as_floats(numbers, f"`{argument}`")
-        if numbers.shape != (length,):
-            raise ValueError(
-                f"`{argument}` must have one number per row, {length}; "
-                f"got shape {numbers.shape}."
-            )
-        if not np.isfinite(numbers).all() or (numbers < 0).any():
-            bad = numbers[~np.isfinite(numbers) | (numbers < 0)][0]
-            raise ValueError(
-                f"`{argument}` must be finite and not negative; got {bad}."
-            )
-        found.append(numbers)
-    return found
-
-
-def by_output(outputs: Mapping[str, Any] | Sequence[Any], names: Sequence[str]) -> list:
-    """The entry of `outputs` for each name, by key or in column order.
-
-    A name that a mapping leaves out is "auto".
-    """
-    if isinstance(outputs, Mapping):
-        if any(name not in names for name in outputs):
-            raise ValueError(
-                f"`outputs` must name the columns of `Y`, {list(names)}; "
-                f"got {list(outputs)}."
-            )
-        return [outputs.get(name, "auto") for name in names]
-    if isinstance(outputs, str) or len(outputs) != len(names):
-        raise ValueError(
-            f"`outputs` must have one entry per output, {len(names)}; got {outputs!r}."
-        )
-    return list(outputs)

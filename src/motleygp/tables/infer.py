@@ -5,10 +5,12 @@ the first of these rules that applies decides:
 
 1. Two values: Bernoulli if they are 0 and 1. Any other two are Gaussian, with the
    advice to code them as 0 and 1.
-2. Whole numbers, none negative: Poisson, unless they cannot be counts. Whatever the
-   rates are, the variance of Poisson counts is at least their mean, and their share of
-   zeros at least exp(-mean); values in the thousands are amounts rather than counts.
-   Values that cannot be counts go on to the rules below.
+2. Whole numbers, none negative: Poisson, unless they cannot be its counts, or hardly
+   are. Whatever the rates are, the variance of Poisson counts is at least their mean,
+   and their share of zeros at least exp(-mean). A variance of more than ten times the
+   mean is seldom explained by inputs alone; values in the thousands are amounts rather
+   than counts; and if nearly all values are above 25, a normal fits as well and learns
+   its noise. Such values go on to the rules below.
 3. A few levels that repeat: Gaussian. A density with a function for its width would
    grow without bound as the width shrinks onto a level.
 4. Between 0 and 1, and not all tiny: Beta, whose support is open; real if any value is
