@@ -1,6 +1,7 @@
 """Checks of the data that a user gives to an estimator: inputs, values, weights and
 exposures."""
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -8,7 +9,12 @@ import numpy as np
 import pandas as pd
 
 from motleygp.estimator.weighing import weighed
-from motleygp.inference.checks import check_finite, check_support, checked_inputs
+from motleygp.inference.checks import (
+    check_finite,
+    check_support,
+    checked_inputs,
+    outside_support,
+)
 from motleygp.inference.conditioning import Observed
 from motleygp.inference.observations import (
     Observations,
@@ -21,7 +27,7 @@ from motleygp.numerics.sharing import once_each
 from motleygp.prediction import Fitted
 from motleygp.tables import Column, Table, frames, infer
 from motleygp.tables.arguments import by_output, check_per_row, per_row
-from motleygp.tables.rows import labels_of
+from motleygp.tables.rows import labels_of, row_name
 
 
 def ordered(fitted: Fitted, X: Any) -> Any:
@@ -120,13 +126,46 @@ def new_observations(
     exposure: Any = None,
     *,
     partly: bool = False,
+    to_score: bool = False,
 ) -> Observations:
-    """New data in the order of the fitted outputs, with NaN for outputs not in Y."""
+    """New data in the order of the fitted outputs, with NaN for outputs not in Y.
+
+    Values outside the support of their likelihood are an error or, `to_score`, left out
+    with a warning: their log density would make every score infinite.
+    """
     table = frames.as_table(ordered(fitted, X), Y, fitted.classes_by_output)
     check_names(fitted, table.names, partly=partly)
     once_each(lambda x: check_columns(fitted, x), table.xs)
     table = weighed(_completed(table, fitted.outputs), sample_weight, exposure)
-    return observations(table, fitted.model.likelihoods, exposure)
+    likelihoods = fitted.model.likelihoods
+    if to_score:
+        table = table._replace(
+            columns=[
+                _possible(name, column, likelihood, labels)
+                for name, column, likelihood, labels in zip(
+                    table.names, table.columns, likelihoods, table.labels, strict=True
+                )
+            ]
+        )
+    return observations(table, likelihoods, exposure)
+
+
+def _possible(
+    name: str, column: Column, likelihood: AbstractLikelihood, labels: pd.Index | None
+) -> Column:
+    """The column without the values outside the support, of which a warning tells."""
+    y = column.values
+    if (outside := outside_support(y, likelihood)).size:
+        more = f" and {outside.size - 1} more" if outside.size > 1 else ""
+        warnings.warn(
+            f"output {name!r} is scored without {y[outside[0]]:g} in "
+            f"{row_name(labels, int(outside[0]))}{more}: {likelihood.name} gives a "
+            f"density only to {likelihood.support}.",
+            stacklevel=2,
+        )
+        y = y.copy()
+        y[outside] = np.nan
+    return column._replace(values=y)
 
 
 def _completed(table: Table, names: Sequence[str]) -> Table:

@@ -119,7 +119,7 @@ class Inspector(Scorer):
         observed = None
         if X is not None:
             observed = door.new_observations(
-                fitted, X, Y, exposure=exposure, partly=True
+                fitted, X, Y, exposure=exposure, partly=True, to_score=True
             )
         reporting.write(
             fitted,

@@ -8,7 +8,7 @@ import pandas as pd
 
 from motleygp.estimator import door
 from motleygp.estimator.predictor import Predictor
-from motleygp.inference import full_elbo
+from motleygp.inference import Observations, full_elbo
 from motleygp.prediction import AbstractPredictive, distributions, metrics
 from motleygp.progress import watched_rows
 
@@ -20,8 +20,7 @@ class Scorer(Predictor):
         self, X: Any, Y: Any, exposure: Any
     ) -> Iterator[tuple[str, AbstractPredictive, np.ndarray]]:
         """Each output, its predictive distribution at its own rows, and its values."""
-        fitted = self._checked_fit()
-        observed = door.new_observations(fitted, X, Y, exposure=exposure)
+        fitted, observed = self._checked_fit(), self._to_score(X, Y, exposure)
         watch = watched_rows(bool(self.progress))
         exposures = [observed.exposure(d) for d in range(len(fitted.outputs))]
         every = None
@@ -36,11 +35,19 @@ class Scorer(Predictor):
                 own = distributions(
                     fitted, observed.xs[d], exposures=alike, watch=watch
                 )
-            if np.isnan(observed.ys[d]).all():
+            yield name, own[name], observed.ys[d]
+
+    def _to_score(self, X: Any, Y: Any, exposure: Any) -> Observations:
+        """The observations, with possible values of every output."""
+        observed = door.new_observations(
+            self._checked_fit(), X, Y, exposure=exposure, to_score=True
+        )
+        for name, y in zip(observed.names, observed.ys, strict=True):
+            if np.isnan(y).all():
                 raise ValueError(
                     f"output {name!r} must have observed values; got none."
                 )
-            yield name, own[name], observed.ys[d]
+        return observed
 
     def nlpd(
         self, X: Any, Y: Any, *, exposure: Any = None, standardized: bool = False
@@ -62,8 +69,7 @@ class Scorer(Predictor):
     ) -> dict[str, float]:
         """`nlpd` of the constant fits, which ignore the inputs: the baseline for every
         score."""
-        fitted = self._checked_fit()
-        observed = door.new_observations(fitted, X, Y, exposure=exposure)
+        fitted, observed = self._checked_fit(), self._to_score(X, Y, exposure)
         scores = {}
         for d, (name, seen) in enumerate(fitted.seen_by_output.items()):
             y = observed.ys[d]
@@ -89,7 +95,8 @@ class Scorer(Predictor):
         return full_elbo(fitted.model, fitted.q, data) - float(log_scale)
 
     def metrics(self, X: Any, Y: Any, *, exposure: Any = None) -> pd.DataFrame:
-        """Scores of each output on its observed values, in the user's units.
+        """Scores of each output on its observed values, in the user's units. Values
+        outside the support of their likelihood are left out, with a warning.
 
         "nlpd", "rmse", "crps", "coverage95" (the share inside the central 95 %
         interval) and, for binary outputs, "accuracy": see ``motleygp.metrics``.

@@ -99,17 +99,23 @@ def check_support(
 ) -> None:
     """Raise a `ValueError` that names the first observed value outside the support, or
     too large to be squared."""
-    rows = np.flatnonzero(~np.isnan(y))
     rule = f"{likelihood.support} for the {likelihood.name} likelihood"
-    outside = rows[~likelihood.in_support(y[rows])]
+    outside = outside_support(y, likelihood)
     if not len(outside):
-        rule, outside = f"at most {_LARGEST:g} in size", rows[abs(y[rows]) > _LARGEST]
+        rule = f"at most {_LARGEST:g} in size"
+        outside = np.flatnonzero(np.abs(y) > _LARGEST)
     if len(outside):
         raise ValueError(
             f"output {name!r} must be {rule}; got {y[outside[0]]:g} in "
             f"{row_name(labels, int(outside[0]))}"
             f"{f' and {len(outside) - 1} more' if len(outside) > 1 else ''}."
         )
+
+
+def outside_support(y: np.ndarray, likelihood: AbstractLikelihood) -> np.ndarray:
+    """The rows of the observed values that are outside the support."""
+    rows = np.flatnonzero(~np.isnan(y))
+    return rows[~likelihood.in_support(y[rows])]
 
 
 def check_varies(name: str, y: np.ndarray, labels: pd.Index | None = None) -> None:
