@@ -39,8 +39,8 @@ def test_processes_give_what_one_process_gives():
     # In a process of its own: the type checks of the tests' import hook do not pickle.
     code = """
 import numpy as np, small
-from motleygp.training import restarts
-apart = restarts.run_in_processes(small.task(), [1, 2], n_jobs=2)
+from motleygp.training import processes, restarts
+apart = processes.run_in_processes(small.task(), [1, 2], 2, print)
 for seed, outcome in zip([1, 2], apart, strict=True):
     alone = restarts.run(small.task(), seed)
     assert outcome.score == alone.score
@@ -72,8 +72,9 @@ def test_the_best_run_is_kept_and_failures_are_told(task):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert restarts.best([worse, good])[1] is good
+    assert restarts.best([failed, worse])[1] is worse
     with pytest.warns(UserWarning, match="1 of 2 restarts failed: it fell over"):
-        assert restarts.best([failed, worse])[1] is worse
+        restarts.warn_if_failed([outcome._asdict() for outcome in (failed, worse)])
     with pytest.raises(FloatingPointError, match="it fell over"):
         restarts.best([failed, failed])
 

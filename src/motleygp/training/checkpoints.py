@@ -8,6 +8,7 @@ best state and its step reports, and the solutions and traces of the finished re
 
 import os
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -77,6 +78,8 @@ class Checkpoints:
     - `folder`: the folder of the file; created if it does not exist.
     - `task`, `seeds`: those of the run; they give loaded arrays their structure.
     - `mark`: the `fingerprint` of the run.
+    - `warn`: called with a line that says why a checkpoint could not be written. The
+      run goes on, and the next checkpoint is tried at its time.
     """
 
     def __init__(
@@ -85,10 +88,12 @@ class Checkpoints:
         task: Task,
         seeds: list[int],
         mark: str,
+        warn: Callable[[str], None] = warnings.warn,
     ):
         self.path = Path(folder) / FILE
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.task, self.seeds, self.mark = task, seeds, mark
+        self.task, self.seeds, self.mark, self.warn = task, seeds, mark, warn
+        self._warned = False
         self._written = time.monotonic()
         self._last: Report | None = None
 
@@ -109,7 +114,26 @@ class Checkpoints:
             self.write(Standing(done, self._last.so_far()))
 
     def write(self, standing: Standing) -> None:
-        """Replace the file."""
+        """Replace the file; a failure is warned about once."""
+        try:
+            # The folder may have been removed.
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            modelfile.write(self.path, *self._content(standing))
+        except Exception as error:
+            self._warn_once(error)
+        self._written = time.monotonic()
+
+    def _warn_once(self, error: Exception) -> None:
+        why = str(error).splitlines() or [type(error).__name__]
+        if not self._warned:
+            self._warned = True
+            self.warn(
+                "the checkpoint could not be written, and training goes on without "
+                f"it: {why[0]}"
+            )
+
+    def _content(self, standing: Standing) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The header and the arrays of the file."""
         header: dict[str, Any] = {
             "kind": "checkpoint",
             "fingerprint": self.mark,
@@ -139,8 +163,16 @@ class Checkpoints:
             if run.best is not None:
                 arrays |= named_leaves(run.best, "best")
             arrays |= named_leaves(run.steps, "steps")
-        modelfile.write(self.path, header, arrays)
-        self._written = time.monotonic()
+        return header, arrays
+
+    def begin(self, *, resume: bool) -> Standing:
+        """The standing from which the run begins.
+
+        **Raises:** `ValueError` when the file belongs to another run.
+        """
+        if resume:
+            return self.read()
+        return Standing()
 
     def read(self) -> Standing:
         """The standing of the run in the file; an empty one if there is no file.
@@ -206,21 +238,24 @@ def run_in_turn(
 
     `watched` gives each start a context with a callback.
     """
-    standing = keeper.read() if resume else Standing()
+    standing = keeper.begin(resume=resume)
     done, current = list(standing.done), standing.current
-    for number in range(len(done), len(keeper.seeds)):
-        write = keeper.watch(tuple(done))
-        with watched(number) as tell:
+    with restarts.keeping(done):
+        for number in range(len(done), len(keeper.seeds)):
+            write = keeper.watch(tuple(done))
+            with watched(number) as tell:
 
-            def both(report: Report, write=write, tell=tell) -> Any:
-                write(report)
-                return tell(report)
+                def both(report: Report, write=write, tell=tell) -> Any:
+                    write(report)
+                    return tell(report)
 
-            outcome = restarts.run(keeper.task, keeper.seeds[number], both, current)
-        if outcome.ended == "interrupted":
-            keeper.write_last(tuple(done))
-            return [*done, outcome]
-        done.append(outcome)
-        current = None
-        keeper.write(Standing(tuple(done)))
+                seed = keeper.seeds[number]
+                outcome = restarts.run_next(done, keeper.task, seed, both, current)
+            if outcome.ended == "interrupted":
+                keeper.write_last(tuple(done))
+                done.append(outcome)
+                break
+            done.append(outcome)
+            current = None
+            keeper.write(Standing(tuple(done)))
     return done
