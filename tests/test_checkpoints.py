@@ -118,7 +118,8 @@ def test_a_stopped_run_ends_as_if_it_had_not_been(case, tmp_path, monkeypatch):
 def finished(tmp_path_factory) -> Path:
     """The folder of a short run, begun with `resume` though there was nothing yet."""
     folder = tmp_path_factory.mktemp("runs") / "new" / "folder"
-    short("plain", folder).fit(*make_data(), resume=True)
+    with pytest.warns(UserWarning, match="no checkpoint in .* to resume, so the fit b"):
+        short("plain", folder).fit(*make_data(), resume=True)
     return folder
 
 
@@ -140,6 +141,21 @@ def test_other_data_and_settings_are_refused(finished):
         short("plain", finished).set_params(random_state=None).fit(x, y)
     with pytest.raises(ValueError, match="`resume` needs the `checkpoint_dir`"):
         short("plain", None).fit(x, y, resume=True)
+
+
+def test_the_checkpoint_of_another_run_is_never_overwritten(finished):
+    x, y = make_data()
+    before = (finished / checkpoints.FILE).read_bytes()
+    for model, other in (
+        (make_model("plain", finished), y),
+        (short("plain", finished), y | {"a": y["a"] + 1.0}),
+        (short("plain", finished).set_params(random_state=1), y),
+    ):
+        with pytest.raises(ValueError, match="`checkpoint_dir` must not have the che"):
+            model.fit(x, other)
+        assert (finished / checkpoints.FILE).read_bytes() == before
+    # The same run may begin anew.
+    short("plain", finished).fit(x, y)
 
 
 # What a run is of: every field and every array of its settings.

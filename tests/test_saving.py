@@ -220,7 +220,7 @@ def test_fixed_noise_keeps_its_unit(saved):
     assert again.outputs["price"].fixed
 
 
-def test_paths_and_schemes_among_the_settings(tmp_path):
+def test_schemes_are_among_the_settings_and_the_folder_is_not(tmp_path):
     X, Y = make_frames()
     model = mg.MotleyGP(
         {"flat": "bernoulli"},
@@ -233,7 +233,9 @@ def test_paths_and_schemes_among_the_settings(tmp_path):
     again = mg.load(tmp_path / "m.motley")
     assert again.optimizer == model.optimizer == again.fitted_.scheme
     assert again.optimizer != mg.optim.hybrid()
-    assert again.checkpoint_dir == str(tmp_path / "run")
+    # The folder belongs to that fit alone, and the next one need not resume it.
+    assert again.checkpoint_dir is None
+    assert str(tmp_path) not in (tmp_path / "m.motley").read_text("latin-1")
 
 
 def test_a_class_without_a_name_of_its_own_cannot_be_saved(tmp_path):

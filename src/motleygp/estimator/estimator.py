@@ -80,9 +80,10 @@ class MotleyGP(Inspector):
         The number of processes for the restarts, as in joblib. On an accelerator the
         restarts run together instead.
     validation_fraction : float
-        The share of the rows, up to a half, that training does not see. A run ends when
-        their NLPD stops improving, and its best state is kept. Restarts that run
-        together use these rows only to choose the best.
+        The share of the rows, up to a half, that training does not see. A row is held
+        out of all outputs that share it, and both parts have both classes of binary
+        outputs. A run ends when the NLPD of these rows stops improving, and its best
+        state is kept. Restarts that run together use them only to choose the best.
     time_limit : float, optional
         The seconds after which a run ends.
     standardize : bool
@@ -94,8 +95,9 @@ class MotleyGP(Inspector):
         Whether to show progress bars and the inferred likelihoods.
     checkpoint_dir : path, optional
         A folder to which the run is written every 20 seconds and at the end of each
-        restart; ``fit(X, Y, resume=True)`` continues from there. Restarts then run one
-        after another, and `random_state` must be given.
+        restart; ``fit(X, Y, resume=True)`` continues from there. The checkpoint of
+        another run is never overwritten. Restarts then run one after another, and
+        `random_state` must be given.
     fixed : sequence of str
         Parameters that stay at their start: "inducing", "lengthscale", "weights",
         "smoothing", "offset", "noise", and those of your own classes.
@@ -236,15 +238,16 @@ class MotleyGP(Inspector):
     ) -> tuple[Task, list[int]]:
         """The task of all runs, and the seed of each run."""
         given, held_out = self.get_params(deep=False), None
-        data = observed.dataset(scaling)
-        rng = np.random.default_rng(self.random_state)
+        rng, names = np.random.default_rng(self.random_state), observed.names
         if self.validation_fraction:
-            data, held_out = hold_out(rng, data, self.validation_fraction)
+            fraction = self.validation_fraction
+            observed, apart = hold_out(rng, observed, likelihoods, fraction)
+            held_out = apart.dataset(scaling)
         task = Task(
-            data=data,
+            data=observed.dataset(scaling),
             held_out=held_out,
             likelihoods=likelihoods,
-            start=settings.start(given, likelihoods, scaling, observed.names),
+            start=settings.start(given, likelihoods, scaling, names),
             scheme=settings.scheme(given, len(scaling.x_shift)),
             batch_size=self.batch_size,
             num_steps=self.max_iter,

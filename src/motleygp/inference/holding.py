@@ -36,9 +36,8 @@ def hold_out(
         short = split.lacking((left, held)).any(axis=0)
         if short.any():
             d = own[int(np.argmax(short))]
-            raise ValueError(
-                _too_few(observed.names[d], observed.ys[d], likelihoods[d])
-            )
+            binary = likelihoods[d].binary
+            raise ValueError(_too_few(observed.names[d], observed.ys[d], binary))
         for part, rows in zip(parts, (np.sort(left), held), strict=True):
             part[id(x)] = split.rows[rows]
     rest, apart = (observed.part(part) for part in parts)

@@ -166,13 +166,29 @@ class Checkpoints:
         return header, arrays
 
     def begin(self, *, resume: bool) -> Standing:
-        """The standing from which the run begins.
+        """The standing from which the run begins: an empty one, or that of the file.
 
-        **Raises:** `ValueError` when the file belongs to another run.
+        **Raises:** `ValueError` when the file belongs to another run, which is never
+        overwritten.
         """
         if resume:
+            if not self.path.exists():
+                folder = str(self.path.parent)
+                self.warn(
+                    f"there is no checkpoint in {folder!r} to resume, so the fit "
+                    "begins anew."
+                )
             return self.read()
+        if self.path.exists() and not self._own(modelfile.read(self.path)[0]):
+            raise ValueError(
+                f"`checkpoint_dir` must not have the checkpoint of another run, with "
+                f"other data or settings; got {str(self.path.parent)!r}."
+            )
         return Standing()
+
+    def _own(self, header: Mapping[str, Any]) -> bool:
+        """Whether a file is of this run."""
+        return header.get("fingerprint") == self.mark
 
     def read(self) -> Standing:
         """The standing of the run in the file; an empty one if there is no file.
@@ -182,7 +198,7 @@ class Checkpoints:
         if not self.path.exists():
             return Standing()
         header, arrays = modelfile.read(self.path)
-        if header.get("fingerprint") != self.mark:
+        if not self._own(header):
             raise ValueError(
                 f"the checkpoint {str(self.path)!r} must have the same data and "
                 "settings to resume; got others."
