@@ -87,6 +87,15 @@ def test_a_stopped_run_ends_as_if_it_had_not_been(case, tmp_path, monkeypatch):
     folder = tmp_path / "interrupted"
     cut = make_model(case, folder).fit(*make_data(), callback=interrupt)
     assert cut.ended_ == "interrupted"
+    header, arrays = modelfile.read(folder / checkpoints.FILE)
+    modelfile.write(
+        tmp_path / checkpoints.FILE,
+        header,
+        arrays | {"state.q.half": arrays["state.q.half"] * np.nan},
+    )
+    with pytest.raises(mg.ModelFileError, match=r"`state.*half` must be finite"):
+        make_model(case, tmp_path).fit(*make_data(), resume=True)
+    (tmp_path / checkpoints.FILE).unlink()
     model = make_model(case, folder).fit(*make_data(), resume=True)
     assert_same(whole, model)
     monkeypatch.setattr(checkpoints, "SECONDS", 0.0)
@@ -227,6 +236,17 @@ def test_a_damaged_checkpoint_is_named(finished, tmp_path):
     whole = (finished / checkpoints.FILE).read_bytes()
     (tmp_path / checkpoints.FILE).write_bytes(whole[:-7])
     with pytest.raises(mg.ModelFileError, match=r"checkpoint\.motley"):
+        short("plain", tmp_path).fit(*make_data(), resume=True)
+
+
+@pytest.mark.parametrize(
+    "name", ["done.0.solution.q.mean", "done.1.solution.model.offset"]
+)
+def test_a_checkpoint_of_no_numbers_is_refused(finished, tmp_path, name):
+    header, arrays = modelfile.read(finished / checkpoints.FILE)
+    arrays[name] = arrays[name] * np.nan
+    modelfile.write(tmp_path / checkpoints.FILE, header, arrays)
+    with pytest.raises(mg.ModelFileError, match=r"is not a checkpoint.*must be finite"):
         short("plain", tmp_path).fit(*make_data(), resume=True)
 
 

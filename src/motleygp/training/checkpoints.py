@@ -19,6 +19,7 @@ import numpy as np
 
 from motleygp.files import modelfile
 from motleygp.files.trees import (
+    check_finite,
     columns,
     digest,
     filled,
@@ -223,6 +224,8 @@ class Checkpoints:
             )
             for number, entry in enumerate(header["done"])
         )
+        for number, outcome in enumerate(done):
+            check_finite(outcome.solution, f"done.{number}.solution")
         current = header["current"]
         if current is None:
             return Standing(done)
@@ -234,6 +237,10 @@ class Checkpoints:
             ended="no",
             best=filled(blank, arrays, "best") if current["held_out"] else None,
         )
+        for place, state in (("state", run.state), ("best", run.best)):
+            if state is not None:
+                # The record of convergence begins at infinity, but not these.
+                check_finite((state.model, state.q), place)
         return Standing(done, run)
 
     def _steps(self, blank: TrainState, arrays: dict[str, np.ndarray]) -> StepInfo:

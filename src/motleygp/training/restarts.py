@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
+from motleygp.files.trees import not_finite
 from motleygp.inference.data import Dataset
 from motleygp.inference.model import Model, all_fixed
 from motleygp.inference.objective import full_elbo, held_out_nlpd
@@ -220,7 +221,7 @@ def _outcome(task: Task, run: Run) -> Outcome:
     try:
         found = solution(task.scheme, run.state)
         score = _score(task, found)
-        if not np.isfinite(score):
+        if not np.isfinite(score) or not_finite(found, "") is not None:
             return _failed("the bound is not finite at the end of the run.")
     except KeyboardInterrupt:
         # The run is over: only its score is missing.
