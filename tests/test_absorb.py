@@ -72,6 +72,26 @@ def test_the_divergence_is_that_of_two_normals(problem):
         - np.linalg.slogdet(v)[1]
     )
     np.testing.assert_allclose(divergence(q, base)[0], expected, rtol=1e-9)
+    # The signs of the factors, which gradients may change, do not matter.
+    others = (flipped(q), base), (q, flipped(base)), (flipped(q), flipped(base))
+    for one, other in others:
+        np.testing.assert_allclose(divergence(one, other)[0], expected, rtol=1e-9)
+
+
+def flipped(q: Posterior) -> Posterior:
+    """The same q, with some rows of its factors negated."""
+    signs = np.where(np.arange(q.mean.shape[1]) % 2, 1.0, -1.0)
+    return eqx.tree_at(lambda q: q.half, q, q.half * signs[:, None])
+
+
+def test_rows_are_absorbed_after_a_factor_changed_its_signs(problem):
+    model, data = problem
+    base = random_posterior(model, 1)
+    settings = dict(seed=0, batch_size=30, num_steps=20)
+    one, other = (absorb(model, q, data, **settings) for q in (base, flipped(base)))
+    assert not one.steps.q.refused.any() and not other.steps.q.refused.any()
+    assert not other.steps.refused.any()
+    np.testing.assert_allclose(other.state.q.mean, one.state.q.mean, rtol=1e-9)
 
 
 def test_the_gradient_in_the_mean_is_that_of_the_new_bound(problem):

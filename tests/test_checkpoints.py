@@ -87,6 +87,15 @@ def test_a_stopped_run_ends_as_if_it_had_not_been(case, tmp_path, monkeypatch):
     folder = tmp_path / "interrupted"
     cut = make_model(case, folder).fit(*make_data(), callback=interrupt)
     assert cut.ended_ == "interrupted"
+    header, arrays = modelfile.read(folder / checkpoints.FILE)
+    modelfile.write(
+        tmp_path / checkpoints.FILE,
+        header,
+        arrays | {"state.q.half": arrays["state.q.half"] * np.nan},
+    )
+    with pytest.raises(mg.ModelFileError, match=r"`state.*half` must be finite"):
+        make_model(case, tmp_path).fit(*make_data(), resume=True)
+    (tmp_path / checkpoints.FILE).unlink()
     model = make_model(case, folder).fit(*make_data(), resume=True)
     assert_same(whole, model)
     monkeypatch.setattr(checkpoints, "SECONDS", 0.0)
@@ -118,7 +127,8 @@ def test_a_stopped_run_ends_as_if_it_had_not_been(case, tmp_path, monkeypatch):
 def finished(tmp_path_factory) -> Path:
     """The folder of a short run, begun with `resume` though there was nothing yet."""
     folder = tmp_path_factory.mktemp("runs") / "new" / "folder"
-    short("plain", folder).fit(*make_data(), resume=True)
+    with pytest.warns(UserWarning, match="no checkpoint in .* to resume, so the fit b"):
+        short("plain", folder).fit(*make_data(), resume=True)
     return folder
 
 
@@ -140,6 +150,21 @@ def test_other_data_and_settings_are_refused(finished):
         short("plain", finished).set_params(random_state=None).fit(x, y)
     with pytest.raises(ValueError, match="`resume` needs the `checkpoint_dir`"):
         short("plain", None).fit(x, y, resume=True)
+
+
+def test_the_checkpoint_of_another_run_is_never_overwritten(finished):
+    x, y = make_data()
+    before = (finished / checkpoints.FILE).read_bytes()
+    for model, other in (
+        (make_model("plain", finished), y),
+        (short("plain", finished), y | {"a": y["a"] + 1.0}),
+        (short("plain", finished).set_params(random_state=1), y),
+    ):
+        with pytest.raises(ValueError, match="`checkpoint_dir` must not have the che"):
+            model.fit(x, other)
+        assert (finished / checkpoints.FILE).read_bytes() == before
+    # The same run may begin anew.
+    short("plain", finished).fit(x, y)
 
 
 # What a run is of: every field and every array of its settings.
@@ -211,6 +236,17 @@ def test_a_damaged_checkpoint_is_named(finished, tmp_path):
     whole = (finished / checkpoints.FILE).read_bytes()
     (tmp_path / checkpoints.FILE).write_bytes(whole[:-7])
     with pytest.raises(mg.ModelFileError, match=r"checkpoint\.motley"):
+        short("plain", tmp_path).fit(*make_data(), resume=True)
+
+
+@pytest.mark.parametrize(
+    "name", ["done.0.solution.q.mean", "done.1.solution.model.offset"]
+)
+def test_a_checkpoint_of_no_numbers_is_refused(finished, tmp_path, name):
+    header, arrays = modelfile.read(finished / checkpoints.FILE)
+    arrays[name] = arrays[name] * np.nan
+    modelfile.write(tmp_path / checkpoints.FILE, header, arrays)
+    with pytest.raises(mg.ModelFileError, match=r"is not a checkpoint.*must be finite"):
         short("plain", tmp_path).fit(*make_data(), resume=True)
 
 

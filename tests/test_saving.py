@@ -88,6 +88,16 @@ def test_it_can_be_saved_again(saved, tmp_path):
     assert (tmp_path / "again.motley").read_bytes() == path.read_bytes()
 
 
+def spoil(name: str, value: float):
+    """Change one number of an array; the digest is right again."""
+
+    def breakage(header: dict, arrays: dict) -> None:
+        arrays[name] = arrays[name].copy()
+        arrays[name].flat[-1] = value
+
+    return breakage
+
+
 def fields(header: dict, *path: str | int) -> dict:
     """The fields of the fitted model, or of a part of it."""
     found = header["fitted"]["fields"]
@@ -169,6 +179,26 @@ BREAKAGES = {
     ),
     "features": lambda header, arrays: fields(header).update(inputs=["one"]),
     "constants": lambda header, arrays: arrays.update({"fitted.seen.1.f": np.ones(2)}),
+    "NaN in theta": spoil("fitted.model.prior.weights", np.nan),
+    "an infinite length-scale": spoil(
+        "fitted.model.prior.kernel.log_lengthscale", np.inf
+    ),
+    "NaN in q(u)": spoil("fitted.q.mean", np.nan),
+    "NaN in a covariance": spoil("fitted.q.half", np.nan),
+    "an infinite precision": spoil("fitted.q.precision", np.inf),
+    "an infinite shift": spoil("fitted.scaling.x_shift", -np.inf),
+    "a negative scale": spoil("fitted.scaling.y_scale", -1.0),
+    "no scale": spoil("fitted.scaling.x_scale", 0.0),
+    "a negative spread": spoil("fitted.std.1", -1.0),
+    "no spread": spoil("fitted.std.0", 0.0),
+    "an infinite spread": spoil("fitted.std.0", np.inf),
+    "an endless range": spoil("fitted.input_range", np.inf),
+    "a negative jitter": lambda header, arrays: fields(header, "model", "prior").update(
+        jitter=-1e-3
+    ),
+    "an infinite jitter": lambda header, arrays: fields(
+        header, "model", "prior"
+    ).update(jitter={"float": "inf"}),
 }
 
 
@@ -220,7 +250,7 @@ def test_fixed_noise_keeps_its_unit(saved):
     assert again.outputs["price"].fixed
 
 
-def test_paths_and_schemes_among_the_settings(tmp_path):
+def test_schemes_are_among_the_settings_and_the_folder_is_not(tmp_path):
     X, Y = make_frames()
     model = mg.MotleyGP(
         {"flat": "bernoulli"},
@@ -233,7 +263,9 @@ def test_paths_and_schemes_among_the_settings(tmp_path):
     again = mg.load(tmp_path / "m.motley")
     assert again.optimizer == model.optimizer == again.fitted_.scheme
     assert again.optimizer != mg.optim.hybrid()
-    assert again.checkpoint_dir == str(tmp_path / "run")
+    # The folder belongs to that fit alone, and the next one need not resume it.
+    assert again.checkpoint_dir is None
+    assert str(tmp_path) not in (tmp_path / "m.motley").read_text("latin-1")
 
 
 def test_a_class_without_a_name_of_its_own_cannot_be_saved(tmp_path):

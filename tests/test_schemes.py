@@ -333,3 +333,25 @@ def test_schedules_reach_every_step_size(rng):
     for name, value in first.items():
         state, _, _, new = records[-1]
         assert not same(parts(new), moved(state, 2, **{name: value})), name
+
+
+def test_draws_without_a_limit_are_not_refused(rng):
+    """Flat priors have no spread before their first gradients."""
+    data, model, _ = build(rng)
+    model = Model(model.prior, model.offset, model.likelihoods)
+    scheme = optim.fng(max_std=None)
+    state = init(jr.key(0), model, data, scheme, num_steps=100)
+    start = state.theta.mean.offset
+
+    @jax.jit
+    def five(state):
+        def one(state, _):
+            return step(scheme, state, data, batch_size=BATCH)
+
+        return jax.lax.scan(one, state, None, length=5)
+
+    state, info = five(state)
+    assert not info.refused.any() and np.isfinite(info.nelbo).all()
+    assert not np.array_equal(state.theta.mean.offset, start)
+    for leaf in jax.tree.leaves(solution(scheme, state).std):
+        assert (leaf > 0).all() and np.isfinite(leaf).all()

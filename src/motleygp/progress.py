@@ -1,5 +1,8 @@
 """Progress bars, on standard error."""
 
+import contextlib
+import io
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -16,12 +19,50 @@ from rich.progress import (
 
 # A prediction of this many rows takes seconds.
 _MANY_ROWS = 80_000
+# What a closed stream raises, or one that is None.
+_CLOSED = (OSError, ValueError, AttributeError)
+
+
+class _StandardError(io.TextIOBase):
+    """Standard error, or nothing where it is closed: a bar must not end a fit."""
+
+    @property
+    def _stream(self) -> Any:
+        # While a bar is shown, rich replaces standard error by a proxy to this object.
+        return getattr(sys.stderr, "rich_proxied_file", sys.stderr)
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(*_CLOSED):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(*_CLOSED):
+            self._stream.flush()
+
+    def isatty(self) -> bool:
+        with contextlib.suppress(*_CLOSED):
+            return self._stream.isatty()
+        return False
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
+
+    @property
+    def encoding(self) -> str:
+        """Rich draws plainer bars where it is not UTF-8."""
+        return getattr(self._stream, "encoding", None) or "utf-8"
+
+
+def console() -> Console:
+    """A console on standard error, which may be closed at any time."""
+    file: Any = _StandardError()
+    return Console(file=file)
 
 
 def _bar(*columns: ProgressColumn, show: bool) -> Progress:
     first = (TextColumn("{task.description}"), BarColumn())
-    console = Console(stderr=True)
-    return Progress(*first, *columns, console=console, disable=not show)
+    return Progress(*first, *columns, console=console(), disable=not show)
 
 
 @contextmanager

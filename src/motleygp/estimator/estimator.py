@@ -1,23 +1,20 @@
 """`MotleyGP`: the library as one estimator."""
 
-import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from sklearn.base import clone
 
 from motleygp import likelihoods as lik
 from motleygp.estimator import door, saving, settings
-from motleygp.estimator.fitting import gathered, run_all
+from motleygp.estimator.fitting import gathered, run_all, update, updated
 from motleygp.estimator.independent import IndependentGPs
 from motleygp.estimator.inspector import Inspector
 from motleygp.estimator.weighing import weighed
 from motleygp.files.trees import refusing
 from motleygp.inference import (
-    Dataset,
     Observations,
     Scaling,
     hold_out,
@@ -25,15 +22,15 @@ from motleygp.inference import (
     standardising,
 )
 from motleygp.likelihoods import AbstractLikelihood
+from motleygp.progress import console
 from motleygp.tables import frames, infer
 from motleygp.training import (
     Callback,
     Task,
-    absorb,
-    named_trace,
+    warn_if_failed,
     warn_if_refused,
 )
-from motleygp.training.watch import watch
+from motleygp.training.interrupts import Beside, held
 
 
 class MotleyGP(Inspector):
@@ -84,9 +81,10 @@ class MotleyGP(Inspector):
         The number of processes for the restarts, as in joblib. On an accelerator the
         restarts run together instead.
     validation_fraction : float
-        The share of the rows, up to a half, that training does not see. A run ends when
-        their NLPD stops improving, and its best state is kept. Restarts that run
-        together use these rows only to choose the best.
+        The share of the rows, up to a half, that training does not see. A row is held
+        out of all outputs that share it, and both parts have both classes of binary
+        outputs. A run ends when the NLPD of these rows stops improving, and its best
+        state is kept. Restarts that run together use them only to choose the best.
     time_limit : float, optional
         The seconds after which a run ends.
     standardize : bool
@@ -98,8 +96,9 @@ class MotleyGP(Inspector):
         Whether to show progress bars and the inferred likelihoods.
     checkpoint_dir : path, optional
         A folder to which the run is written every 20 seconds and at the end of each
-        restart; ``fit(X, Y, resume=True)`` continues from there. Restarts then run one
-        after another, and `random_state` must be given.
+        restart; ``fit(X, Y, resume=True)`` continues from there. The checkpoint of
+        another run is never overwritten. Restarts then run one after another, and
+        `random_state` must be given.
     fixed : sequence of str
         Parameters that stay at their start: "inducing", "lengthscale", "weights",
         "smoothing", "offset", "noise", and those of your own classes.
@@ -195,14 +194,15 @@ class MotleyGP(Inspector):
         - `resume`: continue from the checkpoint in `checkpoint_dir`, with the same data
           and settings; the result is that of an uninterrupted run.
         - `callback`: called with a `motleygp.training.Report` after every 50
-          iterations; a true value ends the run. Restarts then run one after another.
+          iterations; a true value ends the run. An error in it ends the fit, and is
+          raised when the model so far is kept. Restarts then run one after another.
         """
         given = self.get_params(deep=False)
         settings.check(given)
         table = weighed(frames.as_table(X, Y), sample_weight, exposure)
         entries, choices = door.inferred(self.outputs, table)
         if choices and self.progress:
-            Console(stderr=True).print(infer.table(choices))
+            console().print(infer.table(choices))
         infer.warn(choices)
         likelihoods = [lik.get(entry) for entry in entries]
         observed = door.observations(table, likelihoods, exposure, complete=True)
@@ -211,31 +211,35 @@ class MotleyGP(Inspector):
             likelihood.in_units(scale)
             for likelihood, scale in zip(likelihoods, scaling.y_scale, strict=True)
         ]
-        task, seeds = self._task(
-            observed.dataset(scaling), scaled, scaling, table.names
-        )
-        outcomes = run_all(task, seeds, given, resume=resume, callback=callback)
-        # The estimator changes only after everything has succeeded.
-        self.fitted_ = gathered(
-            table, observed, likelihoods, task, outcomes, scaling, choices
-        )
+        task, seeds = self._task(observed, scaled, scaling)
+        # Errors of a callback and Ctrl-C come when the model is kept.
+        with Beside() as beside:
+            outcomes = run_all(
+                task, seeds, given, beside, resume=resume, callback=callback
+            )
+            with held():
+                self.fitted_ = gathered(
+                    table, observed, likelihoods, task, outcomes, scaling, choices
+                )
+        warn_if_failed(self.fitted_.starts)
         warn_if_refused(dict(self.fitted_.trace))
         return self
 
     def _task(
         self,
-        data: Dataset,
+        observed: Observations,
         likelihoods: Sequence[AbstractLikelihood],
         scaling: Scaling,
-        names: Sequence[str],
     ) -> tuple[Task, list[int]]:
         """The task of all runs, and the seed of each run."""
         given, held_out = self.get_params(deep=False), None
-        rng = np.random.default_rng(self.random_state)
+        rng, names = np.random.default_rng(self.random_state), observed.names
         if self.validation_fraction:
-            data, held_out = hold_out(rng, data, self.validation_fraction)
+            fraction = self.validation_fraction
+            observed, apart = hold_out(rng, observed, likelihoods, fraction)
+            held_out = apart.dataset(scaling)
         task = Task(
-            data=data,
+            data=observed.dataset(scaling),
             held_out=held_out,
             likelihoods=likelihoods,
             start=settings.start(given, likelihoods, scaling, names),
@@ -270,23 +274,12 @@ class MotleyGP(Inspector):
         observed = door.new_observations(
             fitted, X, Y, sample_weight, exposure, partly=True
         )
-        show = bool(self.progress)
-        with watch(self.max_iter, callback, show=show, label="updating") as tell:
-            run = absorb(
-                fitted.model,
-                fitted.q,
-                observed.dataset(fitted.scaling),
-                seed=int(np.random.default_rng(self.random_state).integers(2**31)),
-                batch_size=self.batch_size,
-                num_steps=self.max_iter,
-                time_limit=self.time_limit,
-                callback=tell,
-            )
-        trace = named_trace(run)
-        self.fitted_ = dataclasses.replace(
-            fitted, q=run.state.q, ended=run.ended, trace=trace
-        )
-        warn_if_refused(trace)
+        with Beside() as beside:
+            data = observed.dataset(fitted.scaling)
+            run = update(fitted, data, self.get_params(deep=False), beside, callback)
+            with held():
+                self.fitted_ = updated(fitted, run)
+        warn_if_refused(dict(self.fitted_.trace))
         return self
 
     def independent(self) -> IndependentGPs:

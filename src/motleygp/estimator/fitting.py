@@ -1,20 +1,34 @@
 """The runs of an estimator's fit, and the resulting fitted model."""
 
 import contextlib
+import dataclasses
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
 import joblib
+import numpy as np
 
-from motleygp.inference import Observations, Scaling
+from motleygp.inference import Dataset, Observations, Scaling
 from motleygp.likelihoods import AbstractLikelihood
 from motleygp.prediction import Fitted, see
 from motleygp.progress import restarts_bar
 from motleygp.tables.frames import Table
 from motleygp.tables.infer import Choice
-from motleygp.training import Callback, Outcome, Task, best, checkpoints, restarts
+from motleygp.training import (
+    Callback,
+    Outcome,
+    Run,
+    Task,
+    absorb,
+    best,
+    checkpoints,
+    named_trace,
+    restarts,
+)
+from motleygp.training.interrupts import Beside
+from motleygp.training.processes import run_in_processes
 from motleygp.training.watch import watch
 
 _log = logging.getLogger(__name__)
@@ -24,12 +38,14 @@ def run_all(
     task: Task,
     seeds: Sequence[int],
     given: Mapping[str, Any],
+    beside: Beside,
     *,
     resume: bool,
     callback: Callback | None,
 ) -> list[Outcome]:
     """Run all starts: one after another with checkpoints or a user's callback, else
     together on an accelerator, or in the processes of `n_jobs`."""
+    callback = beside.heard(callback)
     show, several = bool(given["progress"]), len(seeds) > 1
     _log.info(
         "fitting %d outputs with %d start(s) of %d iterations",
@@ -45,7 +61,7 @@ def run_all(
     # None means the number in joblib's context, where a user may set a backend.
     n_jobs: Any = given["n_jobs"]
     if given["checkpoint_dir"] is not None:
-        keeper = _keeper(task, list(seeds), given)
+        keeper = _keeper(task, list(seeds), given, beside)
         outcomes = checkpoints.run_in_turn(keeper, watched, resume=resume)
     elif resume:
         raise ValueError("`resume` needs the `checkpoint_dir` of the earlier run.")
@@ -53,7 +69,7 @@ def run_all(
         with restarts_bar(task.num_steps, show=show) as update:
             outcomes = restarts.run_together(task, seeds, update)
     elif several and callback is None and joblib.effective_n_jobs(n_jobs) > 1:
-        outcomes = restarts.run_in_processes(task, seeds, n_jobs)
+        outcomes = run_in_processes(task, seeds, n_jobs, beside.warn)
     else:
         outcomes = restarts.run_in_turn(task, seeds, watched)
     for number, outcome in enumerate(outcomes):
@@ -68,7 +84,7 @@ def run_all(
 
 
 def _keeper(
-    task: Task, seeds: list[int], given: Mapping[str, Any]
+    task: Task, seeds: list[int], given: Mapping[str, Any], beside: Beside
 ) -> checkpoints.Checkpoints:
     if given["random_state"] is None:
         raise ValueError(
@@ -76,7 +92,8 @@ def _keeper(
             "same run; got None."
         )
     mark = checkpoints.fingerprint(task, seeds, given)
-    return checkpoints.Checkpoints(given["checkpoint_dir"], task, seeds, mark)
+    folder = given["checkpoint_dir"]
+    return checkpoints.Checkpoints(folder, task, seeds, mark, beside.warn)
 
 
 def gathered(
@@ -113,3 +130,35 @@ def gathered(
             for o in outcomes
         ),
     )
+
+
+def update(
+    fitted: Fitted,
+    data: Dataset,
+    given: Mapping[str, Any],
+    beside: Beside,
+    callback: Callback | None,
+) -> Run:
+    """Update q(u) with new rows."""
+    heard, show, num_steps = (
+        beside.heard(callback),
+        given["progress"],
+        given["max_iter"],
+    )
+    with watch(num_steps, heard, show=bool(show), label="updating") as tell:
+        return absorb(
+            fitted.model,
+            fitted.q,
+            data,
+            seed=int(np.random.default_rng(given["random_state"]).integers(2**31)),
+            batch_size=given["batch_size"],
+            num_steps=num_steps,
+            time_limit=given["time_limit"],
+            callback=tell,
+        )
+
+
+def updated(fitted: Fitted, run: Run) -> Fitted:
+    """The fitted model after an update."""
+    trace = named_trace(run)
+    return dataclasses.replace(fitted, q=run.state.q, ended=run.ended, trace=trace)

@@ -6,7 +6,7 @@ The container is that of `files.modelfile`. Its header is a JSON object:
 | --- | --- |
 | `kind` | "model" |
 | `library` | the version of MotleyGP that wrote the file |
-| `settings` | the estimator's arguments except `outputs` and `start` |
+| `settings` | the estimator's arguments, without those in `_LEFT_OUT` |
 | `fitted` | the fitted model, as `files.trees.describe` writes it |
 
 The arrays are those of the fitted model and of the settings, named by their place
@@ -27,8 +27,9 @@ from motleygp.files.trees import describe, refusing, restored
 from motleygp.prediction import Fitted
 from motleygp.tables.infer import Choice
 
-# The fitted model has the outputs, and a start is of no use after training.
-_LEFT_OUT = ("outputs", "start")
+# The fitted model has the outputs, a start is of no use after training, and the folder
+# of checkpoints belongs to one fit on one machine.
+_LEFT_OUT = ("outputs", "start", "checkpoint_dir")
 
 
 def save(settings: Mapping[str, Any], fitted: Fitted, path: str | os.PathLike) -> None:
@@ -62,7 +63,9 @@ def load(path: str | os.PathLike) -> tuple[dict[str, Any], Fitted]:
             )
         ]
         outputs = dict(zip(fitted.outputs, likelihoods, strict=True))
-        return restored(header["settings"], arrays) | {"outputs": outputs}, fitted
+        settings = restored(header["settings"], arrays)
+        kept = {key: settings[key] for key in settings if key not in _LEFT_OUT}
+        return kept | {"outputs": outputs}, fitted
 
 
 def _checked(fitted: Any) -> Fitted:

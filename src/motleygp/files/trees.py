@@ -62,6 +62,21 @@ def filled(tree: PyTree, arrays: Mapping[str, np.ndarray], prefix: str) -> Any:
     return jax.tree_util.tree_map_with_path(one, tree)
 
 
+def check_finite(tree: PyTree, prefix: str) -> None:
+    """Raise a `ValueError` that names an array with a NaN or an infinite number."""
+    name = not_finite(tree, prefix)
+    if name is not None:
+        raise ValueError(f"`{name}` must be finite.")
+
+
+def not_finite(tree: PyTree, prefix: str) -> str | None:
+    """The first array with a NaN or an infinite number, named by its path."""
+    for name, array in named_leaves(tree, prefix).items():
+        if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all():
+            return name
+    return None
+
+
 def columns(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
     """The arrays whose names begin with the prefix, by the rest of their names."""
     size = len(prefix)

@@ -3,9 +3,9 @@
 from motleygp.inference.data import (
     Block as Block,
     Dataset as Dataset,
-    hold_out as hold_out,
     make_dataset as make_dataset,
 )
+from motleygp.inference.holding import hold_out as hold_out
 from motleygp.inference.model import (
     Model as Model,
     all_fixed as all_fixed,

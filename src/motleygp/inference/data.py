@@ -150,16 +150,3 @@ def gather(
         }
         blocks.append(Block(x=x, outputs=tuple(outputs), total=len(x), **stacked))
     return tuple(blocks)
-
-
-def hold_out(
-    rng: np.random.Generator, data: Dataset, fraction: float
-) -> tuple[Dataset, Dataset]:
-    """Split off a random `fraction` of each block's rows: the rest, and these rows."""
-    left, held = [], []
-    for block in data:
-        order = rng.permutation(block.total)
-        cut = min(max(1, round(fraction * block.total)), block.total - 1)
-        for parts, rows in ((held, order[:cut]), (left, np.sort(order[cut:]))):
-            parts.append(block.part(rows))
-    return tuple(left), tuple(held)

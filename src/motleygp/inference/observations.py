@@ -1,6 +1,6 @@
 """Observations in the user's units, output by output."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,6 +64,20 @@ class Observations(NamedTuple):
         if self.exposures is None:
             return np.ones(len(self.xs[d]))
         return self.exposures[d]
+
+    def part(self, rows: Mapping[int, np.ndarray]) -> "Observations":
+        """Some rows of each matrix of inputs, given by the `id` of the matrix."""
+
+        def own(columns: Sequence[np.ndarray]) -> list[np.ndarray]:
+            return [c[rows[id(x)]] for c, x in zip(columns, self.xs, strict=True)]
+
+        return Observations(
+            self.names,
+            once_each(lambda x: x[rows[id(x)]], self.xs),
+            own(self.ys),
+            None if self.weights is None else own(self.weights),
+            None if self.exposures is None else own(self.exposures),
+        )
 
     def dataset(self, scaling: Scaling) -> Dataset:
         """The data in the model's units; outputs without values are left out."""

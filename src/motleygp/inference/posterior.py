@@ -118,9 +118,9 @@ def group_divergence(new: Posterior, old: Posterior) -> Scalar:
     + |m_new - m_old|^2 in V_old^-1), of one group."""
     shift = new.mean - old.mean
     trace = jnp.sum((new.half @ old.precision) * new.half)
-    log_ratio = jnp.sum(
-        jnp.log(jnp.diagonal(old.half)) - jnp.log(jnp.diagonal(new.half))
-    )
+    # A factor that was optimised itself may have negative entries on its diagonal.
+    old_diagonal, new_diagonal = (jnp.abs(jnp.diagonal(q.half)) for q in (old, new))
+    log_ratio = jnp.sum(jnp.log(old_diagonal) - jnp.log(new_diagonal))
     square = shift @ (old.precision @ shift)
     return 0.5 * (trace - new.mean.shape[0] + square) + log_ratio
 

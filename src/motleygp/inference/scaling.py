@@ -27,6 +27,18 @@ class Scaling(Named):
     y_shift: Float[np.ndarray, " D"]
     y_scale: Float[np.ndarray, " D"]
 
+    def __check_init__(self) -> None:
+        for name, shift, scale in (
+            ("input", self.x_shift, self.x_scale),
+            ("output", self.y_shift, self.y_scale),
+        ):
+            if not np.isfinite(shift).all():
+                raise ValueError(f"`{name}_shift` must be finite; got {shift}.")
+            if not (np.isfinite(scale) & (scale > 0)).all():
+                raise ValueError(
+                    f"`{name}_scale` must be finite and above 0; got {scale}."
+                )
+
     def inputs(self, x: np.ndarray) -> np.ndarray:
         """x in the model's units; columns run along the last axis."""
         with np.errstate(over="ignore"):

@@ -182,13 +182,18 @@ class AbstractDiagonal(AbstractThetaOptimiser):
         return jax.tree.map(lambda t: jnp.full_like(t, self.initial_p), theta)
 
     def std(self, state: ThetaState) -> PyTree:
-        """sigma of theta; theta * units has the variances 1 / (p + lambda_1)."""
+        """sigma of theta; theta * units has the variances 1 / (p + lambda_1).
+
+        Where p + lambda_1 is 0, before the first gradient of a flat prior, it is
+        `max_std`, or practically 0 without one: a draw stays at the mean.
+        """
 
         def one_leaf(p: Array, lam: Any, unit: Any) -> Array:
-            sigma = 1.0 / jnp.sqrt(p + lam)
+            precision = p + lam
             if self.max_std is not None:
-                sigma = jnp.minimum(sigma, self.max_std)
-            return sigma / unit
+                return jnp.minimum(1.0 / jnp.sqrt(precision), self.max_std) / unit
+            most = jnp.finfo(precision.dtype).max
+            return 1.0 / jnp.sqrt(jnp.where(precision > 0.0, precision, most)) / unit
 
         each = (leaves(v, state.mean) for v in (self.prior_precision, self.units))
         return jax.tree.map(one_leaf, state.inner.p, *each)

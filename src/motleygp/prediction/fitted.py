@@ -8,6 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
+from motleygp.files.trees import check_finite
 from motleygp.inference import Model, Posterior, Scaling, trainable
 from motleygp.inference.parameters import theta_arrays, to_arrays
 from motleygp.named import Named
@@ -54,7 +55,8 @@ class Fitted(Named):
     starts: tuple[Mapping[str, Any], ...]
 
     def __check_init__(self) -> None:
-        """Raise a `ValueError` if the shapes of the parts do not match."""
+        """Raise a `ValueError` if the shapes of the parts do not match, or for numbers
+        with which nothing can be predicted."""
         groups, size, num_inputs = self.model.prior.inducing.shape
         num_outputs = len(self.model.likelihoods)
         expected = {
@@ -79,10 +81,17 @@ class Fitted(Named):
                 f"`inputs` {num_inputs}; got {counts} and {len(self.inputs)}."
             )
         self._check_std()
+        jitter = self.model.prior.jitter
+        if not (np.isfinite(jitter) and jitter >= 0):
+            raise ValueError(f"`jitter` must be finite and at least 0; got {jitter}.")
+        for place in ("model", "q", "std", "input_range"):
+            check_finite(getattr(self, place), place)
 
     def _check_std(self) -> None:
         if self.std is None:
             return
+        if not all((np.asarray(a) > 0).all() for a in self.std):
+            raise ValueError("`std` must be above 0.")
         theta = jax.tree.leaves(eqx.filter(self.model, trainable(self.model)))
         if [a.shape for a in self.std] != [a.shape for a in theta]:
             raise ValueError("`std` must have the shapes of theta's arrays.")

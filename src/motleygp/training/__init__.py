@@ -22,6 +22,7 @@ from motleygp.training.restarts import (
     Task as Task,
     absorb as absorb,
     best as best,
+    warn_if_failed as warn_if_failed,
 )
 from motleygp.training.state import (
     Solution as Solution,

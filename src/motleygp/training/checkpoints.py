@@ -8,6 +8,7 @@ best state and its step reports, and the solutions and traces of the finished re
 
 import os
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ import numpy as np
 
 from motleygp.files import modelfile
 from motleygp.files.trees import (
+    check_finite,
     columns,
     digest,
     filled,
@@ -77,6 +79,8 @@ class Checkpoints:
     - `folder`: the folder of the file; created if it does not exist.
     - `task`, `seeds`: those of the run; they give loaded arrays their structure.
     - `mark`: the `fingerprint` of the run.
+    - `warn`: called with a line that says why a checkpoint could not be written. The
+      run goes on, and the next checkpoint is tried at its time.
     """
 
     def __init__(
@@ -85,10 +89,12 @@ class Checkpoints:
         task: Task,
         seeds: list[int],
         mark: str,
+        warn: Callable[[str], None] = warnings.warn,
     ):
         self.path = Path(folder) / FILE
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.task, self.seeds, self.mark = task, seeds, mark
+        self.task, self.seeds, self.mark, self.warn = task, seeds, mark, warn
+        self._warned = False
         self._written = time.monotonic()
         self._last: Report | None = None
 
@@ -109,7 +115,26 @@ class Checkpoints:
             self.write(Standing(done, self._last.so_far()))
 
     def write(self, standing: Standing) -> None:
-        """Replace the file."""
+        """Replace the file; a failure is warned about once."""
+        try:
+            # The folder may have been removed.
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            modelfile.write(self.path, *self._content(standing))
+        except Exception as error:
+            self._warn_once(error)
+        self._written = time.monotonic()
+
+    def _warn_once(self, error: Exception) -> None:
+        why = str(error).splitlines() or [type(error).__name__]
+        if not self._warned:
+            self._warned = True
+            self.warn(
+                "the checkpoint could not be written, and training goes on without "
+                f"it: {why[0]}"
+            )
+
+    def _content(self, standing: Standing) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The header and the arrays of the file."""
         header: dict[str, Any] = {
             "kind": "checkpoint",
             "fingerprint": self.mark,
@@ -139,8 +164,32 @@ class Checkpoints:
             if run.best is not None:
                 arrays |= named_leaves(run.best, "best")
             arrays |= named_leaves(run.steps, "steps")
-        modelfile.write(self.path, header, arrays)
-        self._written = time.monotonic()
+        return header, arrays
+
+    def begin(self, *, resume: bool) -> Standing:
+        """The standing from which the run begins: an empty one, or that of the file.
+
+        **Raises:** `ValueError` when the file belongs to another run, which is never
+        overwritten.
+        """
+        if resume:
+            if not self.path.exists():
+                folder = str(self.path.parent)
+                self.warn(
+                    f"there is no checkpoint in {folder!r} to resume, so the fit "
+                    "begins anew."
+                )
+            return self.read()
+        if self.path.exists() and not self._own(modelfile.read(self.path)[0]):
+            raise ValueError(
+                f"`checkpoint_dir` must not have the checkpoint of another run, with "
+                f"other data or settings; got {str(self.path.parent)!r}."
+            )
+        return Standing()
+
+    def _own(self, header: Mapping[str, Any]) -> bool:
+        """Whether a file is of this run."""
+        return header.get("fingerprint") == self.mark
 
     def read(self) -> Standing:
         """The standing of the run in the file; an empty one if there is no file.
@@ -150,7 +199,7 @@ class Checkpoints:
         if not self.path.exists():
             return Standing()
         header, arrays = modelfile.read(self.path)
-        if header.get("fingerprint") != self.mark:
+        if not self._own(header):
             raise ValueError(
                 f"the checkpoint {str(self.path)!r} must have the same data and "
                 "settings to resume; got others."
@@ -175,6 +224,8 @@ class Checkpoints:
             )
             for number, entry in enumerate(header["done"])
         )
+        for number, outcome in enumerate(done):
+            check_finite(outcome.solution, f"done.{number}.solution")
         current = header["current"]
         if current is None:
             return Standing(done)
@@ -186,6 +237,10 @@ class Checkpoints:
             ended="no",
             best=filled(blank, arrays, "best") if current["held_out"] else None,
         )
+        for place, state in (("state", run.state), ("best", run.best)):
+            if state is not None:
+                # The record of convergence begins at infinity, but not these.
+                check_finite((state.model, state.q), place)
         return Standing(done, run)
 
     def _steps(self, blank: TrainState, arrays: dict[str, np.ndarray]) -> StepInfo:
@@ -206,21 +261,24 @@ def run_in_turn(
 
     `watched` gives each start a context with a callback.
     """
-    standing = keeper.read() if resume else Standing()
+    standing = keeper.begin(resume=resume)
     done, current = list(standing.done), standing.current
-    for number in range(len(done), len(keeper.seeds)):
-        write = keeper.watch(tuple(done))
-        with watched(number) as tell:
+    with restarts.keeping(done):
+        for number in range(len(done), len(keeper.seeds)):
+            write = keeper.watch(tuple(done))
+            with watched(number) as tell:
 
-            def both(report: Report, write=write, tell=tell) -> Any:
-                write(report)
-                return tell(report)
+                def both(report: Report, write=write, tell=tell) -> Any:
+                    write(report)
+                    return tell(report)
 
-            outcome = restarts.run(keeper.task, keeper.seeds[number], both, current)
-        if outcome.ended == "interrupted":
-            keeper.write_last(tuple(done))
-            return [*done, outcome]
-        done.append(outcome)
-        current = None
-        keeper.write(Standing(tuple(done)))
+                seed = keeper.seeds[number]
+                outcome = restarts.run_next(done, keeper.task, seed, both, current)
+            if outcome.ended == "interrupted":
+                keeper.write_last(tuple(done))
+                done.append(outcome)
+                break
+            done.append(outcome)
+            current = None
+            keeper.write(Standing(tuple(done)))
     return done

@@ -56,7 +56,8 @@ def run(
 ) -> Run:
     """Run to the state's horizon, at most `chunk` steps per call of the compiled loop.
 
-    Ctrl-C ends the run, which keeps its last whole chunk.
+    Ctrl-C ends the run, which keeps its last whole chunk; before the first chunk is
+    done there is nothing to keep, and the `KeyboardInterrupt` is raised.
 
     **Arguments:**
 
@@ -93,6 +94,8 @@ def run(
                 ended = reason
                 break
     except KeyboardInterrupt:
+        if not journal.infos:
+            raise
         ended = "interrupted"
     return journal.end(ended)
 
@@ -133,24 +136,27 @@ class _Journal:
         """The number of scores after the best."""
         if not self.scores:
             return 0
-        values = [score for _, score in self.scores]
+        values = np.nan_to_num([score for _, score in self.scores], nan=np.inf)
         return len(values) - 1 - int(np.argmin(values))
 
     def add_chunk(self, state: TrainState, filled: StepInfo) -> None:
         """Add the state after a chunk and its reports, at the beginning of arrays."""
         length = int(state.iteration) - self.iteration
-        self.infos.append(jax.tree.map(lambda a: np.asarray(a)[:length], filled))
-        check_alive(self.infos, int(state.iteration))
+        info = jax.tree.map(lambda a: np.asarray(a)[:length], filled)
+        check_alive([*self.infos, info], int(state.iteration))
+        # Nothing comes between these two lines, so that Ctrl-C cannot part them.
         self.state = state
+        self.infos.append(info)
 
     def due(self, every: int) -> bool:
         """Whether it is time to score the run."""
         return self.iteration % every == 0 or self.iteration == self.horizon
 
     def add_score(self, score: float) -> None:
-        self.scores.append((self.iteration, score))
-        if score <= min(score for _, score in self.scores):
+        # A score that is not a number is worse than any other.
+        if all(score <= other or np.isnan(other) for _, other in self.scores):
             self.best = self.state
+        self.scores.append((self.iteration, score))
 
     def report(self) -> Report:
         """The argument of a callback."""

@@ -1,15 +1,16 @@
-"""Several starts of one fit: sequential, in processes, or batched on an accelerator."""
+"""Several starts of one fit: sequential, or batched on an accelerator."""
 
+import contextlib
 import functools as ft
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import jax.random as jr
-import joblib
 import numpy as np
 
+from motleygp.files.trees import not_finite
 from motleygp.inference.data import Dataset
 from motleygp.inference.model import Model, all_fixed
 from motleygp.inference.objective import full_elbo, held_out_nlpd
@@ -17,9 +18,13 @@ from motleygp.inference.posterior import Posterior
 from motleygp.likelihoods import AbstractLikelihood
 from motleygp.optim import Scheme, fng
 from motleygp.training import loop, together
+from motleygp.training.interrupts import noted
 from motleygp.training.loop import HeldOut
 from motleygp.training.state import Solution, TrainState, init, solution
 from motleygp.training.trace import Run, named_trace
+
+# Iterations whose minibatches stand for all rows where the bound was not computed.
+_LAST = 50
 
 Start = Callable[
     [np.random.Generator, Dataset, Sequence[AbstractLikelihood]],
@@ -44,7 +49,8 @@ class Outcome(NamedTuple):
     """One run: its solution, its trace, and its score.
 
     The score (lower is better) is the NLPD of the held-out rows, or minus the bound if
-    there are none; a failed run has an infinite score and an `error`.
+    there are none; a failed run has an infinite score and an `error`. A start that was
+    interrupted before it learnt anything has neither a solution nor an error.
     """
 
     solution: Solution | None
@@ -68,7 +74,10 @@ def run(
     callback: loop.Callback | None = None,
     so_far: Run | None = None,
 ) -> Outcome:
-    """Run one start to its end, from `so_far` if it was interrupted."""
+    """Run one start to its end, from `so_far` if it was interrupted.
+
+    Ctrl-C ends it too; it is raised if nothing has been learnt yet.
+    """
     held_out = None
     if task.held_out is not None:
         held_out = HeldOut(ft.partial(_held_out_score, task.scheme, task.held_out))
@@ -92,12 +101,55 @@ def run_in_turn(
 ) -> list[Outcome]:
     """Run one start after another; `watched` gives each a context with a callback."""
     outcomes: list[Outcome] = []
-    for number, seed in enumerate(seeds):
-        with watched(number) as tell:
-            outcomes.append(run(task, seed, tell))
-        if outcomes[-1].ended == "interrupted":
-            break
+    with keeping(outcomes):
+        for number, seed in enumerate(seeds):
+            with watched(number) as tell:
+                outcomes.append(run_next(outcomes, task, seed, tell))
+            if outcomes[-1].ended == "interrupted":
+                break
     return outcomes
+
+
+@contextlib.contextmanager
+def keeping(outcomes: list[Outcome]) -> Iterator[None]:
+    """Let Ctrl-C end the block, and not the fit, if there are outcomes.
+
+    A last outcome without a solution says that the starts were interrupted.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not any_solved(outcomes):
+            raise
+        if outcomes[-1].ended != "interrupted":
+            outcomes.append(Outcome(None, {}, np.inf, "interrupted"))
+
+
+def any_solved(outcomes: Iterable[Outcome]) -> bool:
+    """Whether there is a solution to keep."""
+    return any(outcome.solution is not None for outcome in outcomes)
+
+
+def run_next(
+    outcomes: Sequence[Outcome],
+    task: Task,
+    seed: int,
+    callback: loop.Callback | None = None,
+    so_far: Run | None = None,
+) -> Outcome:
+    """`run` after these outcomes; an error such as a lack of memory fails this start
+    only, if there is a solution to keep."""
+    try:
+        return run(task, seed, callback, so_far)
+    except Exception as error:
+        if not any_solved(outcomes):
+            raise
+        return failed_by(error)
+
+
+def failed_by(error: Exception) -> Outcome:
+    """The outcome of a start that an error ended."""
+    return _failed(f"{type(error).__name__}: {error}".splitlines()[0])
 
 
 def absorb(
@@ -144,38 +196,56 @@ def run_together(
     return [_outcome(task, result) for result in results]
 
 
-def run_in_processes(
-    task: Task, seeds: Sequence[int], n_jobs: int | None
-) -> list[Outcome]:
-    """Run the starts in parallel by joblib, with the backend that the user chose."""
-    parallel = joblib.Parallel(n_jobs=n_jobs)
-    outcomes: Any = parallel(joblib.delayed(run)(task, seed) for seed in seeds)
-    return list(outcomes)
-
-
 def best(outcomes: Sequence[Outcome]) -> tuple[Solution, Outcome]:
     """The run with the lowest score; `FloatingPointError` when every run failed."""
-    chosen = min(outcomes, key=lambda outcome: outcome.score)
+    # A run that was interrupted before its first score has an infinite one.
+    chosen = min(outcomes, key=lambda o: (o.score, o.solution is None))
     if chosen.solution is None:
-        raise FloatingPointError(chosen.error)
-    failed = [outcome.error for outcome in outcomes if outcome.error is not None]
-    if failed:
-        warnings.warn(
-            f"{len(failed)} of {len(outcomes)} restarts failed: {failed[0]}",
-            stacklevel=3,
-        )
+        errors = [outcome.error for outcome in outcomes if outcome.error is not None]
+        raise FloatingPointError(errors[0])
     return chosen.solution, chosen
 
 
+def warn_if_failed(starts: Sequence[Mapping[str, Any]]) -> None:
+    """Warn of the starts that failed; each has an "error"."""
+    failed = [start["error"] for start in starts if start["error"] is not None]
+    if failed:
+        warnings.warn(
+            f"{len(failed)} of {len(starts)} restarts failed: {failed[0]}",
+            stacklevel=3,
+        )
+
+
 def _outcome(task: Task, run: Run) -> Outcome:
-    found = solution(task.scheme, run.state)
-    if task.held_out is not None:
-        score = _nlpd(found, task.held_out)
-    else:
-        score = -full_elbo(found.model, found.q, task.data)
-    if not np.isfinite(score):
-        return _failed("the bound is not finite at the end of the run.")
+    """The result of a run, and its score."""
+    try:
+        found = solution(task.scheme, run.state)
+        score = _score(task, found)
+        if not np.isfinite(score) or not_finite(found, "") is not None:
+            return _failed("the bound is not finite at the end of the run.")
+    except KeyboardInterrupt:
+        # The run is over: only its score is missing.
+        run = run._replace(ended="interrupted")
+        with noted(lambda: None):
+            found, score = solution(task.scheme, run.state), _last_score(task, run)
     return Outcome(found, named_trace(run), float(score), run.ended)
+
+
+def _score(task: Task, found: Solution) -> float:
+    if task.held_out is not None:
+        return _nlpd(found, task.held_out)
+    return -full_elbo(found.model, found.q, task.data)
+
+
+def _last_score(task: Task, run: Run) -> float:
+    """The best score of the run on held-out rows, or minus the bound on its last
+    minibatches; infinite if there is none."""
+    if task.held_out is not None:
+        scores = np.asarray([score for _, score in run.held_out])
+        return float(np.min(scores[np.isfinite(scores)], initial=np.inf))
+    nelbo = np.zeros(0) if run.steps is None else np.asarray(run.steps.nelbo)[-_LAST:]
+    nelbo = nelbo[np.isfinite(nelbo)]
+    return float(np.mean(nelbo)) if len(nelbo) else np.inf
 
 
 def _failed(error: str) -> Outcome:

@@ -3,7 +3,9 @@
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Int, PyTree
 
 from motleygp._types import RandomKey, Scalar
@@ -134,4 +136,7 @@ _posterior = eqx.filter_jit(posterior)
 def solution(scheme: Scheme, state: TrainState) -> Solution:
     """The result of a run in this state."""
     std = scheme.theta.std(state.theta)
+    if std is not None:
+        # A precision may overflow, but no parameter is known for certain.
+        std = jax.tree.map(lambda a: jnp.maximum(a, np.finfo(a.dtype).tiny), std)
     return Solution(state.model, _posterior(scheme, state), std)

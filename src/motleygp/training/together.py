@@ -43,34 +43,40 @@ def run_together(
 ) -> list[Run]:
     """Run several starts under vmap, each to its own horizon.
 
-    Not for a CPU, where a batch of factorisations can deadlock.
+    Not for a CPU, where a batch of factorisations can deadlock. Ctrl-C ends the runs,
+    which keep their last whole chunk; before the first one it is raised.
     """
     begun = time.monotonic()
     stacked, static = _stacked(states)
-    infos: list[list[StepInfo]] = [[] for _ in states]
+    infos: list[list[StepInfo]] = []
     ended = "horizon"
     try:
         while (stacked.iteration < stacked.horizon).any():
             start = np.asarray(stacked.iteration)
-            stacked, filled = _run_chunk_together(
-                scheme, stacked, data, batch_size, chunk
-            )
-            now = np.asarray(stacked.iteration)
+            new, filled = _run_chunk_together(scheme, stacked, data, batch_size, chunk)
+            now = np.asarray(new.iteration)
             filled = jax.tree.map(np.asarray, filled)
-            for r, length in enumerate(now - start):
-                infos[r].append(jax.tree.map(lambda a, r=r, n=length: a[r, :n], filled))
+            reports = [
+                jax.tree.map(lambda a, r=r, n=length: a[r, :n], filled)
+                for r, length in enumerate(now - start)
+            ]
+            # Nothing comes between these two lines, so that Ctrl-C cannot part them.
+            stacked = new
+            infos.append(reports)
             told = callback is not None and callback(int(now.max()))
             if (reason := reason_to_end(told, begun, time_limit)) is not None:
                 ended = reason
                 break
     except KeyboardInterrupt:
+        if not infos:
+            raise
         ended = "interrupted"
     arrays = eqx.filter(stacked, eqx.is_array)
     return [
         Run(
             state=eqx.combine(jax.tree.map(lambda leaf, r=r: leaf[r], arrays), static),
             start=int(state.iteration),
-            steps=joined(infos[r]),
+            steps=joined([reports[r] for reports in infos]),
             held_out=(),
             ended=ended,
         )
