@@ -1,5 +1,7 @@
 """One door for data: every form is aligned by name, checked and converted alike."""
 
+import dataclasses
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -397,6 +399,28 @@ def test_imputed_bools_and_arrays_keep_their_types():
     assert filling.filled(whole, gone, np.full(3, 4.5)).tolist() == [1.0, 4.5, 3.0]
     whole = pd.Series([1, None, 3], dtype="Int64")
     assert filling.filled(whole, gone, np.full(3, 4.0)).dtype == "Int64"
+
+
+def test_whole_numbers_are_no_dates(fitted):
+    model, X, Y = fitted
+    dated = X.assign(lat=pd.date_range("2020", periods=12))
+    table = frames.as_table(dated, Y)
+    assert table.dates == [True, False]
+    again = mg.MotleyGP(**SETTINGS)
+    again.fitted_ = dataclasses.replace(model.fitted_, dates=tuple(table.dates))
+    assert np.isfinite(again.predict(dated)).all(axis=None)
+    days = X.assign(lat=18_000.5)  # days since 1970 remain numbers
+    assert np.isfinite(again.predict(days)).all(axis=None)
+    whole = X.assign(lat=20_200_101)
+    for ask in (
+        again.predict,
+        lambda x: again.nlpd(x, Y),
+        lambda x: again.nlpd(dict.fromkeys(Y, x), Y),
+    ):
+        with pytest.raises(ValueError, match="`X` must have dates in column 'lat'"):
+            ask(whole)
+    with pytest.raises(ValueError, match="`X` must have dates in column 'lat'"):
+        again.predict(np.ones((3, 2), int))
 
 
 def test_a_pipeline_keeps_frames_if_it_is_told_to(fitted):

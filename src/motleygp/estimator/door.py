@@ -59,10 +59,25 @@ def check_columns(fitted: Fitted, x: np.ndarray) -> np.ndarray:
     return x
 
 
+def check_dates(fitted: Fitted, x: Any, matrix: np.ndarray) -> None:
+    """Raise a `ValueError` for whole numbers where the fit had dates."""
+    if not any(fitted.dates):
+        return
+    for name, date, kind in zip(
+        fitted.inputs, fitted.dates, frames.kinds(x, matrix), strict=False
+    ):
+        if date and kind == "integer":
+            raise ValueError(
+                f"`X` must have dates in column {name!r}, as in `fit`; got whole "
+                "numbers."
+            )
+
+
 def new_inputs(fitted: Fitted, X: Any) -> np.ndarray:
     """New inputs as a checked matrix with the columns of the fit."""
     chosen = ordered(fitted, X)
     x = frames.as_matrix(chosen)
+    check_dates(fitted, chosen, x)
     features, labels = frames.features(chosen), labels_of(X)
     return check_columns(fitted, checked_inputs(x, labels=labels, features=features))
 
@@ -133,9 +148,12 @@ def new_observations(
     Values outside the support of their likelihood are an error or, `to_score`, left out
     with a warning: their log density would make every score infinite.
     """
-    table = frames.as_table(ordered(fitted, X), Y, fitted.classes_by_output)
+    chosen = ordered(fitted, X)
+    table = frames.as_table(chosen, Y, fitted.classes_by_output)
     check_names(fitted, table.names, partly=partly)
     once_each(lambda x: check_columns(fitted, x), table.xs)
+    for x, matrix in zip(frames.inputs(chosen, table.names), table.xs, strict=True):
+        check_dates(fitted, x, matrix)
     table = weighed(_completed(table, fitted.outputs), sample_weight, exposure)
     likelihoods = fitted.model.likelihoods
     if to_score:

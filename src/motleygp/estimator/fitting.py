@@ -119,6 +119,7 @@ def gathered(
         outputs=tuple(table.names),
         inputs=tuple(table.features or (f"x{p}" for p in range(num_inputs))),
         inputs_named=table.features is not None,
+        dates=tuple(table.dates),
         classes=tuple(column.classes for column in table.columns),
         seen=tuple(see(y, likelihood, exposure) for y, likelihood, exposure in each),
         input_range=observed.input_range(),

@@ -27,6 +27,7 @@ class Fitted(Named):
     - `scaling`: the units of the inputs and outputs.
     - `outputs`, `inputs`: their names. Inputs without names are "x0", "x1", ..., and
       `inputs_named` is then false.
+    - `dates`: for each input, whether it was given as dates.
     - `classes`: for each output, the labels of 0 and 1, or `None`.
     - `seen`: for each output, its numbers of rows and values, and its constant fit.
     - `input_range`: the smallest and the largest value of each input.
@@ -46,6 +47,7 @@ class Fitted(Named):
     outputs: tuple[str, ...]
     inputs: tuple[str, ...]
     inputs_named: bool
+    dates: tuple[bool, ...]
     classes: tuple[tuple[Any, Any] | None, ...]
     seen: tuple[Seen, ...]
     input_range: np.ndarray
@@ -75,10 +77,11 @@ class Fitted(Named):
                     f"`{name}` must have shape {shape}; got {array.shape}."
                 )
         counts = [len(part) for part in (self.outputs, self.classes, self.seen)]
-        if counts != [num_outputs] * 3 or len(self.inputs) != num_inputs:
+        named = [len(names) for names in (self.inputs, self.dates)]
+        if counts != [num_outputs] * 3 or named != [num_inputs] * 2:
             raise ValueError(
                 f"`outputs`, `classes` and `seen` must have {num_outputs} entries, and "
-                f"`inputs` {num_inputs}; got {counts} and {len(self.inputs)}."
+                f"`inputs` and `dates` {num_inputs}; got {counts} and {named}."
             )
         self._check_std()
         jitter = self.model.prior.jitter

@@ -24,14 +24,15 @@ _MOST_OUTPUTS = 10_000
 
 class Table(NamedTuple):
     """One x and one y per output, their names, the names of the input columns, the
-    labels of each output's rows (`None` if they have none), and the weight and exposure
-    of each row (`None` if none were given)."""
+    labels of each output's rows (`None` if they have none), whether each input column
+    holds dates, and the weight and exposure of each row (`None` if none were given)."""
 
     xs: list[np.ndarray]
     columns: list[Column]
     names: list[str]
     features: list[str] | None
     labels: list[pd.Index | None]
+    dates: list[bool]
     weights: list[np.ndarray] | None = None
     exposures: list[np.ndarray] | None = None
 
@@ -60,7 +61,9 @@ def as_table(X: Any, Y: Any, classes: Classes | None = None) -> Table:
     ]
     known = [found for x in xs if (found := features(x)) is not None]
     inputs_named = known[0] if known else None
-    return Table(once_each(as_matrix, xs), columns, names, inputs_named, labels)
+    matrices = once_each(as_matrix, xs)
+    dates = [kind == "date" for kind in kinds(xs[0], matrices[0])]
+    return Table(matrices, columns, names, inputs_named, labels, dates)
 
 
 def as_columns(
@@ -275,6 +278,19 @@ def _input(column: str, series: nw.Series, name: str) -> np.ndarray:
         f"`{name}` must hold numbers; column {column!r} holds {dtype}: encode it, for "
         "example as one column of 0 and 1 per category."
     )
+
+
+def kinds(x: Any, matrix: np.ndarray) -> list[str]:
+    """The kind of each column of x, of which `matrix` has the numbers: "date",
+    "integer" or "other"."""
+    frame = as_narwhals(x)
+    if isinstance(frame, nw.DataFrame):
+        types = frame.schema.dtypes()
+        found = [(t in (nw.Date, nw.Datetime), t.is_integer()) for t in types]
+    else:
+        kind = as_array(x).dtype.kind
+        found = [(kind == "M", kind in "iu")] * (matrix.shape[-1] if matrix.ndim else 0)
+    return ["date" if d else "integer" if i else "other" for d, i in found]
 
 
 def _days(dates: np.ndarray) -> np.ndarray:
