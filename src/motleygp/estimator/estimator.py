@@ -30,6 +30,7 @@ from motleygp.training import (
     warn_if_failed,
     warn_if_refused,
 )
+from motleygp.training.constant import warn_if_not_learnt
 from motleygp.training.interrupts import Beside, held
 
 
@@ -76,7 +77,8 @@ class MotleyGP(Inspector):
         earlier if its bound has stopped improving.
     restarts : int
         The number of starts from different seeds. The best is kept, judged by the
-        held-out rows if there are any, otherwise by the bound.
+        held-out rows if there are any, otherwise by the bound. If it is no better than
+        the constant fit, another start follows.
     n_jobs : int, optional
         The number of processes for the restarts, as in joblib. On an accelerator the
         restarts run together instead.
@@ -222,6 +224,7 @@ class MotleyGP(Inspector):
                     table, observed, likelihoods, task, outcomes, scaling, choices
                 )
         warn_if_failed(self.fitted_.starts)
+        warn_if_not_learnt(outcomes, task)
         warn_if_refused(dict(self.fitted_.trace))
         return self
 

@@ -27,6 +27,7 @@ from motleygp.training import (
     named_trace,
     restarts,
 )
+from motleygp.training.constant import learnt, worth_another
 from motleygp.training.interrupts import Beside
 from motleygp.training.processes import run_in_processes
 from motleygp.training.watch import watch
@@ -44,7 +45,10 @@ def run_all(
     callback: Callback | None,
 ) -> list[Outcome]:
     """Run all starts: one after another with checkpoints or a user's callback, else
-    together on an accelerator, or in the processes of `n_jobs`."""
+    together on an accelerator, or in the processes of `n_jobs`.
+
+    If the best is no better than the constant fit, another start follows.
+    """
     callback = beside.heard(callback)
     show, several = bool(given["progress"]), len(seeds) > 1
     _log.info(
@@ -72,6 +76,11 @@ def run_all(
         outcomes = run_in_processes(task, seeds, n_jobs, beside.warn)
     else:
         outcomes = restarts.run_in_turn(task, seeds, watched)
+    # A start of the user's or the paper's own would only be repeated.
+    own = given["start"] or given["preset"] is not None
+    if not own and worth_another(outcomes, task) and not learnt(outcomes, task):
+        another = int(np.random.default_rng(seeds[-1]).integers(2**31))
+        outcomes += restarts.run_in_turn(task, [another], watched)
     for number, outcome in enumerate(outcomes):
         _log.info(
             "start %d ended after %d iterations (%s), score %.6g",

@@ -5,6 +5,7 @@ from typing import Any
 
 from motleygp.likelihoods._base import (
     AbstractLikelihood as AbstractLikelihood,
+    constant_log_prob as constant_log_prob,
     fit_constant as fit_constant,
 )
 from motleygp.likelihoods._bernoulli import Bernoulli as Bernoulli

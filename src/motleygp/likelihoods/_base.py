@@ -12,6 +12,7 @@ import scipy.optimize
 from jaxtyping import Array, Float, PyTree
 
 from motleygp.named import Named
+from motleygp.numerics.chunks import in_chunks
 from motleygp.numerics.quadrature import (
     dense_rule,
     expect_tensor,
@@ -286,3 +287,19 @@ def fit_constant(
     if likelihood.counts and exposure is not None:
         f[0] -= np.log(np.mean(exposure[known]))
     return fitted, f
+
+
+def constant_log_prob(
+    likelihood: AbstractLikelihood,
+    f: np.ndarray,
+    y: np.ndarray,
+    exposure: np.ndarray | None = None,
+) -> np.ndarray:
+    """log p(y_n) under a constant fit, NaN where y is missing."""
+    each = np.repeat(f[:, None], len(y), axis=1)
+    if likelihood.counts and exposure is not None:
+        each[0] += np.log(exposure)
+    return in_chunks(lambda y, f: _log_prob(likelihood, y, f), y, each)
+
+
+_log_prob = eqx.filter_jit(lambda likelihood, y, f: likelihood.log_prob(y, f))

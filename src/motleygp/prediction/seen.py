@@ -2,14 +2,14 @@
 
 from typing import ClassVar
 
-import equinox as eqx
 import numpy as np
 
-from motleygp.likelihoods import AbstractLikelihood, fit_constant
+from motleygp.likelihoods import (
+    AbstractLikelihood,
+    constant_log_prob,
+    fit_constant,
+)
 from motleygp.named import Named
-from motleygp.numerics.chunks import in_chunks
-
-_log_prob = eqx.filter_jit(lambda lik, y, f: lik.log_prob(y, f))
 
 
 class Seen(Named):
@@ -37,10 +37,7 @@ class Seen(Named):
 
     def log_prob(self, y: np.ndarray, exposure: np.ndarray) -> np.ndarray:
         """log p(y) under the constant fit, for rows with these exposures."""
-        f = np.repeat(self.f[:, None], len(y), axis=1)
-        if self.likelihood.counts:
-            f[0] += np.log(exposure)
-        return in_chunks(lambda y, f: _log_prob(self.likelihood, y, f), y, f)
+        return constant_log_prob(self.likelihood, self.f, y, exposure)
 
 
 def see(
