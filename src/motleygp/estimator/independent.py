@@ -11,10 +11,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from motleygp import likelihoods as lik
 from motleygp.estimator import door
+from motleygp.estimator.weighing import weighed
 from motleygp.inference.observations import check_exposed
 from motleygp.likelihoods import AbstractLikelihood
 from motleygp.prediction.predictive import AbstractPredictive
-from motleygp.tables import frames
+from motleygp.tables import Table, frames
 from motleygp.tables.arguments import by_name, by_output
 
 
@@ -40,7 +41,8 @@ class IndependentGPs(BaseEstimator):
         names = list(columns)
         entries = by_output(self.estimator.outputs, names)
         if arguments.get("exposure") is not None:
-            arguments["exposure"] = self._of_counts(arguments["exposure"], X, Y)
+            table = weighed(frames.as_table(X, Y), arguments.get("sample_weight"))
+            arguments["exposure"] = self._of_counts(arguments["exposure"], table)
         models = {}
         for name, x, entry in zip(names, frames.inputs(X, names), entries, strict=True):
             model: Any = clone(self.estimator)
@@ -54,9 +56,8 @@ class IndependentGPs(BaseEstimator):
         self.models_, self.output_names_ = models, names
         return self
 
-    def _of_counts(self, exposure: Any, X: Any, Y: Any) -> dict[str, Any]:
+    def _of_counts(self, exposure: Any, table: Table) -> dict[str, Any]:
         """The exposure of each output that is a count, as in one model of them all."""
-        table = frames.as_table(X, Y)
         entries, _ = door.inferred(self.estimator.outputs, table)
         return _exposure_of_counts(
             exposure, dict(zip(table.names, map(lik.get, entries), strict=True))
