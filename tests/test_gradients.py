@@ -341,3 +341,11 @@ def test_factor_of_an_indefinite_matrix_is_nan(smallest):
     # The mean diagonal is 3, so the largest jitter is 0.03.
     lower, _ = _factor(jnp.asarray(random_covariance(smallest)), 1e-8)
     assert np.isnan(np.asarray(lower)[np.tril_indices(_SIZE)]).all()
+
+
+def test_a_jitter_of_none_is_raised_too():
+    lower, jitter = _factor(jnp.ones((4, 4)), 0.0)
+    assert np.isfinite(lower).all() and 0.0 < float(jitter) < 1e-8
+    lower, jitter = _factor(jnp.eye(4), 0.0)
+    np.testing.assert_array_equal(lower, np.eye(4))
+    assert float(jitter) == 0.0

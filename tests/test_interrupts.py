@@ -297,6 +297,7 @@ def test_runs_together_keep_their_last_whole_chunk(whole, task, monkeypatch):
             jnp.zeros((2, size)),
             QInfo(*[jnp.zeros((2, size))] * len(QInfo._fields)),
             jnp.zeros((2, size), bool),
+            jnp.zeros((2, size)),
         )
         return stacked._replace(iteration=stacked.iteration + size), info
 

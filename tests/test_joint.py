@@ -1,5 +1,7 @@
 """Joint draws, and the functions' covariances at one row, for every prior."""
 
+from typing import ClassVar
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -13,6 +15,7 @@ from motleygp.inference.objective import function_moments
 from motleygp.inference.posterior import Posterior, from_precision, from_prior
 from motleygp.kernels import EQ
 from motleygp.likelihoods import Gaussian, HetGaussian
+from motleygp.prediction import functions
 from test_threads import batched_calls
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -67,6 +70,45 @@ def test_rows_have_the_marginals_of_the_posterior(form):
     np.testing.assert_allclose(variances, expected_var, atol=1e-10)
 
 
+class Growing(EQ):
+    """A process whose standard deviation is 1 + |x|."""
+
+    name: ClassVar[str] = "growing"
+
+    def __call__(self, x, z):
+        return self._std(x)[:, None] * super().__call__(x, z) * self._std(z)
+
+    def diagonal(self, x):
+        return self._std(x) ** 2
+
+    def _std(self, x):
+        return 1.0 + jnp.linalg.norm(x, axis=1)
+
+
+def test_rows_have_the_marginals_of_a_kernel_that_is_not_stationary():
+    model, q, x = make_model(priors.LMC)
+    kernel = Growing(model.prior.kernel.lengthscale)
+    model = eqx.tree_at(lambda m: m.prior.kernel, model, kernel)
+    _, cov = _row_moments(model, q, x)
+    _, expected = eqx.filter_jit(function_moments)(model, q, x)
+    np.testing.assert_allclose(
+        np.einsum("njj->jn", np.asarray(cov)), expected, rtol=1e-8
+    )
+
+
+def test_draws_with_much_jitter_are_warned_about(monkeypatch):
+    model, q, x = make_model(priors.LMC)
+    draws = jnp.zeros((2, NUM_FUNCTIONS, NUM_ROWS))
+    for jitter in (1e-5, 1e-2):
+        found = draws, jnp.asarray(jitter)
+        monkeypatch.setattr(functions, "_draw_functions", lambda *_, f=found: f)
+        if jitter < 1e-4:
+            functions.draws(model, q, np.asarray(x), 2, 0)
+            continue
+        with pytest.warns(UserWarning, match=r"draws have 1\.0% more variance than"):
+            functions.draws(model, q, np.asarray(x), 2, 0)
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_where_q_is_the_prior_rows_covary_as_the_prior_says(form):
     model, _, x = make_model(form)
@@ -81,7 +123,9 @@ def test_where_q_is_the_prior_rows_covary_as_the_prior_says(form):
 def test_draws_have_the_posteriors_joint_moments(form):
     model, q, x = make_model(form)
     num = 40_000
-    draws = np.asarray(_draw(model, q, jax.random.key(0), x, num))
+    draws, jitter = _draw(model, q, jax.random.key(0), x, num)
+    draws = np.asarray(draws)
+    np.testing.assert_allclose(jitter, model.prior.jitter)
     mean, cov = _row_moments(model, q, x)
     std = np.sqrt(np.einsum("njj->jn", np.asarray(cov)))
     error = 5.0 / np.sqrt(num)

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import small
-from motleygp.inference import Dataset
+from motleygp.inference import Dataset, Model, elbo
+from motleygp.priors import LMC
 from motleygp.training import (
     HeldOut,
     Run,
@@ -174,6 +175,17 @@ def test_a_run_that_cannot_move_ends_loudly(begun):
     broken = up_to(state._replace(q=jax.tree.map(lambda a: a * np.nan, state.q)), 80)
     with pytest.raises(FloatingPointError, match="no longer finite at iteration"):
         fit(broken, data, chunk=5)
+
+
+def test_a_jitter_that_was_raised_is_in_the_trace(begun):
+    state, data = begun
+    trace = named_trace(fit(up_to(state, 5), data, chunk=5))
+    np.testing.assert_allclose(trace["jitter"], state.model.prior.jitter)
+    # All inducing points at one place, and less jitter than that needs.
+    prior, base = state.model.prior, 1e-19
+    same = LMC(prior.kernel, prior.weights, 0.0 * prior.inducing, jitter=base)
+    model = Model(same, state.model.offset, state.model.likelihoods)
+    assert 10.0 * base < float(jax.jit(elbo)(model, state.q, data).jitter) < 1e-6
 
 
 def followed(values: np.ndarray, patience: int) -> TrainState:

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PyTree
 
-from motleygp._types import RandomKey
+from motleygp._types import RandomKey, Scalar
 from motleygp.inference.model import Model
 from motleygp.inference.posterior import Posterior, project_jointly
 from motleygp.numerics.linalg import (
@@ -19,8 +19,9 @@ from motleygp.priors import AbstractPrior, everywhere
 
 def draw_functions(
     model: Model, q: Posterior, key: RandomKey, x: Float[Array, "N P"], num: int
-) -> Float[Array, "num J N"]:
-    """Draws from q(f) of all functions at all rows of x, offsets included.
+) -> tuple[Float[Array, "num J N"], Scalar]:
+    """Draws from q(f) of all functions at all rows of x, offsets included; and the
+    jitter in them, as the largest share of a group's mean variance.
 
     It factorises the covariance matrix of all columns of each group: for a few thousand
     rows at most.
@@ -29,14 +30,15 @@ def draw_functions(
     num_columns = prior.columns_per_row * x.shape[0]
     noise = jr.normal(key, (len(q.mean), num, num_columns), x.dtype)
 
-    def one_group(group: PyTree, mean: Array, half: Array, noise: Array) -> Array:
+    def one_group(group: PyTree, mean: Array, half: Array, noise: Array) -> tuple:
         columns, cov = project_jointly(prior, group, mean, half, x)
-        factor, _ = jittered_cholesky(cov, prior.jitter)
-        return columns + noise @ factor.T
+        factor, jitter = jittered_cholesky(cov, prior.jitter)
+        share = jitter / jnp.mean(jnp.diagonal(cov))
+        return columns + noise @ factor.T, share
 
-    columns = over_groups(one_group, prior.groups(), q.mean, q.half, noise)
+    columns, share = over_groups(one_group, prior.groups(), q.mean, q.half, noise)
     draws = jax.vmap(lambda c: _mixed(prior, x, c), in_axes=1)(columns)
-    return draws + model.offset[:, None]
+    return draws + model.offset[:, None], jnp.max(share)
 
 
 def row_moments(
@@ -55,9 +57,9 @@ def row_moments(
         k = prior.covariances(group, sites)
         basis, _ = whitened_columns(k.uu, k.ug, prior.jitter)
         explained = product(half, basis)
-        # The columns of one row have the same covariances in every row: the processes
-        # are stationary.
-        cov = prior.column_covariance(group, one) - _in_rows(basis, len(x))
+        # Row by row: a kernel need not be stationary.
+        own = jax.vmap(lambda row: prior.column_covariance(group, row[None]))(x)
+        cov = own - _in_rows(basis, len(x))
         cov = cov + _in_rows(explained, len(x))
         f_mean = jnp.einsum("cj,cn->jn", added, (mean @ basis).reshape(-1, len(x)))
         return f_mean, jnp.einsum("cj,ncd,di->nji", added, cov, added)

@@ -42,10 +42,12 @@ _COLUMNS = 8192
 
 
 class Terms(NamedTuple):
-    """The bound's parts: expected log likelihood per output, divergence per group."""
+    """The bound's parts: expected log likelihood per output, divergence per group; and
+    the largest jitter of a group, relative to the diagonal of its K_uu."""
 
     expected_log_lik: Float[Array, " D"]
     kl: Float[Array, " G"]
+    jitter: Scalar
 
     @property
     def elbo(self) -> Scalar:
@@ -67,8 +69,11 @@ def function_moments(model: Model, q: Posterior, x: Float[Array, "N P"]) -> Mome
 
 def elbo(model: Model, q: Posterior, data: Dataset) -> Terms:
     """The bound at theta and q(u), in its parts."""
-    moments = _moments(model, q, _sites(model, data))
-    return Terms(expected_log_lik(model.likelihoods, moments, data), kl_to_prior(q))
+    sites = _sites(model, data)
+    columns = project(model.prior, q, sites)
+    moments = _mix(model.prior, model.offset, sites, columns.mean, columns.var)
+    terms = expected_log_lik(model.likelihoods, moments, data)
+    return Terms(terms, kl_to_prior(q), jnp.max(columns.jitter))
 
 
 def _moments(model: Model, q: Posterior, sites: Sites) -> tuple[SpanMoments, ...]:
@@ -201,8 +206,9 @@ def gradients(
         fixed=model.fixed,
     )
     natural = _natural_terms(q, columns.basis, g_mean, g_var, base)
+    kl = kl_to_prior(q) if base is None else divergence(q, base)
     return (
-        Terms(terms, kl_to_prior(q) if base is None else divergence(q, base)),
+        Terms(terms, kl, jnp.max(columns.jitter)),
         Gradients(eqx.filter(theta, trainable(model)), natural),
     )
 

@@ -83,7 +83,8 @@ def from_factor(mean: Float[Array, "G M"], factor: Float[Array, "G M M"]) -> Pos
 class Columns(eqx.Module):
     """Moments of each group's columns under q, with the basis and jitter behind them.
 
-    `basis` is B_g = L_g^-1 K_ug: the columns' means are B_g^T mean_g.
+    `basis` is B_g = L_g^-1 K_ug: the columns' means are B_g^T mean_g. The jitter is
+    relative to the mean of the diagonal of K_uu.
     """
 
     mean: Float[Array, "*G C"]
@@ -137,7 +138,8 @@ def project(prior: AbstractPrior, q: Posterior, sites: Sites) -> Columns:
         # negative; the diagonal of B^T V B is |H B|^2.
         remaining = jnp.maximum(k.gg - jnp.sum(basis**2, axis=0), 0.0)
         explained = jnp.sum(product(half, basis) ** 2, axis=0)
-        return Columns(mean @ basis, remaining + explained, basis, jitter)
+        relative = jitter / jnp.mean(jnp.diagonal(k.uu))
+        return Columns(mean @ basis, remaining + explained, basis, relative)
 
     return over_groups(one_group, prior.groups(), q.mean, q.half)
 

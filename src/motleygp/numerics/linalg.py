@@ -20,6 +20,8 @@ from motleygp._types import Scalar
 
 # A covariance that needs more jitter than this, relative to its diagonal, is broken.
 _MAX_JITTER = 1e-2
+# The first jitter after none.
+_MIN_JITTER = 1e-15
 # Triangular matrices up to this size are inverted by one solve.
 _LEAF = 40
 
@@ -128,7 +130,8 @@ def _jittered(
     def raise_tenfold(
         carry: tuple[Scalar, Float[Array, "M M"]],
     ) -> tuple[Scalar, Float[Array, "M M"]]:
-        relative = 10.0 * carry[0]
+        # A jitter of 0 would stay 0 for ever.
+        relative = jnp.maximum(10.0 * carry[0], _MIN_JITTER)
         return relative, factor(relative)
 
     start = jnp.asarray(base, matrix.dtype)

@@ -1,6 +1,7 @@
 """The parameter functions of a model at new inputs: marginals, conditionals, draws."""
 
 import numbers
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import equinox as eqx
@@ -19,6 +20,8 @@ from motleygp.numerics.chunks import in_chunks
 
 # The most columns of a group in joint draws; their covariance takes half a gigabyte.
 MAX_JOINT = 8192
+# A share of the variance that joint draws may have in addition without a warning.
+_MUCH_JITTER = 1e-4
 
 Watch = Callable[[list[slice]], Iterable[slice]]
 
@@ -76,9 +79,16 @@ def draws(
         raise ValueError(
             f"`X` must have at most {most} rows to be drawn jointly; got {len(x)}."
         )
-    found = np.asarray(_draw_functions(model, q, jr.key(seed), jnp.asarray(x), num))
+    drawn, jitter = _draw_functions(model, q, jr.key(seed), jnp.asarray(x), num)
+    found = np.asarray(drawn)
     if not np.isfinite(found).all():
         raise FloatingPointError("the joint covariance at `X` cannot be factorised.")
+    if float(jitter) > _MUCH_JITTER:
+        warnings.warn(
+            f"the joint draws have {float(jitter):.1%} more variance than the model, "
+            "added to factorise the covariance at `X`: its rows may nearly coincide.",
+            stacklevel=4,
+        )
     return found
 
 

@@ -28,11 +28,13 @@ _WINDOW = 200
 
 class StepInfo(NamedTuple):
     """A report of one step: minus the bound on its minibatch, the mean over its draws
-    of theta; the report of q(u); and whether the draws were refused."""
+    of theta; the report of q(u); whether the draws were refused; and the largest jitter
+    of a group, relative to the diagonal of its K_uu."""
 
     nelbo: Scalar
     q: QInfo
     refused: Bool[Array, ""]
+    jitter: Scalar
 
 
 def step(
@@ -53,8 +55,8 @@ def step(
             return gradients(model, state.q, batch, state.base)
         return unwhitened_gradients(model, state.q, batch)
 
-    terms, grads = _of_draws(at, draws, scheme.num_samples)
-    nelbo = -jnp.mean(terms)
+    elbos, jitters, grads = _of_draws(at, draws, scheme.num_samples)
+    nelbo = -jnp.mean(elbos)
     mean_q = jax.tree.map(lambda a: jnp.mean(a, axis=0), grads.q)
     pace = _pace(scheme, state)
     q, q_state, q_info = scheme.q.update(mean_q, state.q_state, state.q, pace)
@@ -75,21 +77,21 @@ def step(
         iteration=state.iteration + 1,
         progress=_followed(state, nelbo, good),
     )
-    return _nearer(scheme, new), StepInfo(nelbo, q_info, ~good)
+    return _nearer(scheme, new), StepInfo(nelbo, q_info, ~good, jnp.max(jitters))
 
 
 def _of_draws(
     at: Callable[[PyTree], tuple[Terms, Gradients]], draws: PyTree, num_samples: int
-) -> tuple[Array, Gradients]:
-    """The bounds and gradients at the draws of theta, stacked."""
-    if num_samples == 1:
-        terms, grads = at(jax.tree.map(lambda leaf: leaf[0], draws))
-        return terms.elbo[None], jax.tree.map(lambda leaf: leaf[None], grads)
+) -> tuple[Array, Array, Gradients]:
+    """The bounds, jitters and gradients at the draws of theta, stacked."""
 
-    def one(draw: PyTree) -> tuple[Array, Gradients]:
+    def one(draw: PyTree) -> tuple[Array, Array, Gradients]:
         terms, grads = at(draw)
-        return terms.elbo, grads
+        return terms.elbo, terms.jitter, grads
 
+    if num_samples == 1:
+        found = one(jax.tree.map(lambda leaf: leaf[0], draws))
+        return jax.tree.map(lambda leaf: leaf[None], found)
     return over_groups(one, draws)
 
 

@@ -71,6 +71,7 @@ def named_trace(run: Run) -> dict[str, np.ndarray]:
         "overshot": column(lambda i: i.q.overshot),
         "divergence": column(lambda i: i.q.divergence),
         "theta_refused": column(lambda i: i.refused),
+        "jitter": column(lambda i: i.jitter),
     }
     iteration = run.start + 1 + np.arange(len(trace["nelbo"]))
     if run.held_out:

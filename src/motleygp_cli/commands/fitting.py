@@ -50,11 +50,13 @@ def fit(args: argparse.Namespace) -> int:
         # This removes an empty folder: a fit that failed early has no checkpoint.
         with contextlib.suppress(OSError):
             folder.rmdir()
-    if model.ended_ != "interrupted":
+    # The best start may have ended before Ctrl-C came in a later one.
+    interrupted = any(start["ended"] == "interrupted" for start in model.restarts_)
+    if not interrupted:
         shutil.rmtree(folder, ignore_errors=True)
     result = _result(model, args.output, len(table))
     show(result, _line(result), args.json)
-    return INTERRUPTED if model.ended_ == "interrupted" else GOOD
+    return INTERRUPTED if interrupted else GOOD
 
 
 def _tell_of_runs(folder: Path, args: argparse.Namespace) -> None:
@@ -62,7 +64,7 @@ def _tell_of_runs(folder: Path, args: argparse.Namespace) -> None:
     interrupted = folder.is_dir() and any(folder.iterdir())
     if interrupted and not args.resume:
         say(
-            f"the interrupted run in {folder} starts over; --resume would continue it",
+            f"there is an interrupted run in {folder}; --resume would continue it",
             args.json,
         )
     if args.resume and not interrupted:
