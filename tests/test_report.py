@@ -168,12 +168,13 @@ def strange(tmp_path_factory) -> str:
     X = X.set_axis([f"{name}{STRANGE}" for name in X], axis=1)
     # The rarest class and the largest value are named in remarks.
     sold = np.where(np.arange(60) == 7, f"yes{STRANGE}", f"no{STRANGE}")
-    visits = np.where(np.arange(60) == 9, 500.0, Y["visits"].fillna(1.0))
+    visits = Y["visits"].fillna(1.0).to_numpy()
     Y = pd.DataFrame({f"sold{STRANGER}": sold, f"visits{STRANGE}": visits})
     likelihoods = ["bernoulli", "poisson"]
     outputs = dict(zip(Y, likelihoods, strict=True))
     model = mg.MotleyGP(outputs, **SETTINGS).fit(X, Y)
     path = tmp_path_factory.mktemp("report") / "r.html"
+    Y.loc[9, f"visits{STRANGE}"] = 500.0
     model.report(path, X + 100.0 * (np.arange(60) < 30)[:, None], Y, title=STRANGER)
     return path.read_text()
 
