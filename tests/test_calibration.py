@@ -26,6 +26,7 @@ def pooled(draws: list, name: str, what: str) -> np.ndarray:
     return np.concatenate([draw[name][what] for draw in draws])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick_compilation")
 def test_two_outputs_of_one_draw(experiment, monkeypatch):
     monkeypatch.setattr(experiment, "NUM_ROWS", 500)

@@ -26,14 +26,8 @@ def _imported(name: str) -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param("health_table", marks=pytest.mark.slow),
-        "london_map",
-        pytest.param("missing_sensor", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ROWS)
 def test_an_example_runs(name, capsys, tmp_path):
     _imported(name).main(max_iter=3, folder=tmp_path, num_inducing=6)
     printed = capsys.readouterr().out.splitlines()
