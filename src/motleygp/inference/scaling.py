@@ -103,4 +103,4 @@ def _mean_and_std(
         z, weight = z[known], weight[known]
         mean = np.average(z, axis=0, weights=weight)
         std = np.sqrt(np.average((z - mean) ** 2, axis=0, weights=weight))
-    return np.ldexp(mean, exponent), np.ldexp(std, exponent)
+    return np.asarray(np.ldexp(mean, exponent)), np.asarray(np.ldexp(std, exponent))
