@@ -4,8 +4,8 @@
     python benchmarks/versus.py build/before
 
 Each checkout runs the step of its own `step.py` in a process of its own, on the same
-core. Rounds alternate, because the machine may be busy, and short ones: the fastest
-tenth of them was hardly disturbed. Prints its slowest round and the median round.
+core. Rounds are short and alternate, because the machine may be busy: the fastest tenth
+of them was hardly disturbed. Prints the slowest round of that tenth, and the median.
 """
 
 import argparse
