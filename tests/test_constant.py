@@ -31,10 +31,11 @@ def test_the_score_of_the_constant_fit_is_scipys(rng, held_out):
         exposures=[np.ones(30), exposure],
     )
     task = Task(data, None, likelihoods, data_driven_start, fng(), 10, 100)
-    rate = np.sum(counts) / np.sum(exposure)
+    rate = np.sum(weight * counts) / np.sum(weight * exposure)
+    times = np.repeat(y, weight.astype(int))
     logs = np.stack(
         [
-            scipy.stats.norm.logpdf(y, y.mean(), y.std()),
+            scipy.stats.norm.logpdf(y, times.mean(), times.std()),
             scipy.stats.poisson.logpmf(counts, rate * exposure),
         ]
     )

@@ -85,10 +85,10 @@ class Laplace(AbstractLikelihood):
     def from_line(self, t):
         return t
 
-    def moment_fit(self, y):
+    def moment_fit(self, y, weight=None):
         return np.array([np.median(y)])
 
-    def constant_fit(self, y):
+    def constant_fit(self, y, weight=None):
         scale = np.mean(np.abs(y - np.median(y)))
         return self._with(jnp.log(jnp.asarray(scale))), self.moment_fit(y)
 

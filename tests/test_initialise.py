@@ -1,10 +1,20 @@
 """The start of training."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from motleygp.inference.data import make_dataset
-from motleygp.likelihoods import Beta, Gamma, Gaussian, HetGaussian, Poisson
+from motleygp.likelihoods import (
+    BY_NAME,
+    Beta,
+    Gamma,
+    Gaussian,
+    HetGaussian,
+    Poisson,
+    fit_constant,
+    get,
+)
 from motleygp.priors import LMC, Convolution, LatentConvolution
 from motleygp.training.initialise import (
     cluster_centres,
@@ -49,7 +59,7 @@ def test_the_unexplained_share_is_that_of_the_noise(rng):
 def test_the_explained_variance_is_taken_from_the_noise(likelihood):
     y = np.random.default_rng(1).uniform(0.4, 0.5, 200)
     constant, f = likelihood.constant_fit(y)
-    _, start = constant.at_start(f, 0.01)
+    start, f = jnp.asarray(constant.at_start(f, 0.01)[1]), jnp.asarray(f)
     for moment, factor in (("mean", 1.0), ("variance", 0.01)):
         conditional = getattr(likelihood, f"conditional_{moment}")
         np.testing.assert_allclose(
@@ -64,6 +74,30 @@ def test_functions_start_with_the_spread_of_their_output():
     np.testing.assert_allclose(Gamma().reach(y, f), spread, rtol=0.01)
     assert Poisson().reach(np.array([0.0, 0.0, 9.0]), np.array([np.log(3.0)])) == 1.0
     np.testing.assert_allclose(HetGaussian().reach(y / np.std(y), f), 1.0)
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_whole_weights_start_as_repeated_values(name):
+    rng, likelihood = np.random.default_rng(0), get(name)
+    y = likelihood.sample(rng, np.full((likelihood.num_functions, 60), 0.5))
+    times, exposure = rng.integers(1, 5, 60), rng.uniform(1.0, 3.0, 60)
+    every = np.repeat(np.arange(60), times)
+    weighted, f = fit_constant(likelihood, y, exposure, times.astype(float))
+    repeated, g = fit_constant(likelihood, y[every], exposure[every])
+    np.testing.assert_allclose(f, g, rtol=1e-4)
+    for key, value in weighted.parameters().items():
+        np.testing.assert_allclose(value, repeated.parameters()[key], rtol=1e-12)
+    np.testing.assert_allclose(
+        likelihood.reach(y, f, times), likelihood.reach(y[every], f), rtol=1e-12
+    )
+
+
+def test_heavy_rows_draw_the_inducing_points(rng):
+    x = np.linspace(0.0, 1.0, 200)[:, None]
+    weight = np.where(x[:, 0] < 0.1, 100.0, 0.01)
+    centres = cluster_centres(np.random.default_rng(0), x, 10, weight)
+    assert np.mean(centres < 0.1) >= 0.8
+    assert np.mean(cluster_centres(np.random.default_rng(0), x, 10) < 0.1) <= 0.2
 
 
 @pytest.mark.parametrize("form", [LMC, Convolution, LatentConvolution])

@@ -54,7 +54,7 @@ def test_the_columns_full_covariance_has_the_variances_on_its_diagonal(form):
     prior = model.prior
     group = jax.tree.map(lambda leaf: leaf[1], prior.groups())
     sites = priors.everywhere(x, NUM_FUNCTIONS)
-    full = prior.column_covariance(group, x)
+    full = prior.column_covariance(group, x, x)
     np.testing.assert_allclose(full, full.T, atol=1e-14)
     expected = prior.covariances(group, sites).gg
     np.testing.assert_allclose(jnp.diagonal(full), expected, atol=1e-12)

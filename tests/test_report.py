@@ -439,7 +439,12 @@ def output(likelihood, y, p, **changes) -> _facts.Output:
     n = len(y)
     seen = see(y, likelihood, None)
     scored = _facts._scored(
-        np.arange(n), np.zeros((n, 1)), y, p, seen.log_prob(y, np.ones(n)), None
+        [str(row) for row in range(n)],
+        np.zeros((n, 1)),
+        y,
+        p,
+        seen.log_prob(y, np.ones(n)),
+        None,
     )
     fields = {
         "name": "rain",

@@ -60,6 +60,21 @@ def test_wild_rows_change_no_other_row_and_get_the_prior(model):
     np.testing.assert_allclose(together[6:], np.tile(far, (len(wild) - 1, 1)))
 
 
+def test_joint_draws_beside_wild_rows(model):
+    X = np.random.default_rng(1).uniform(-1.0, 1.0, (5, 2))
+    # The last two rows are far from the others and near each other.
+    wild = np.array([[1e150, 0.3], [0.3, -1e9], [1e9, 0.3], [1e9 + 1e-3, 0.3]])
+    together = np.concatenate([X, wild])
+    drawn = model.sample_latent(together, 4000, random_state=0)
+    for name, (mean, var) in model.latent(together).items():
+        z = (drawn[name] - mean) / np.sqrt(var)
+        # Six standard errors.
+        np.testing.assert_allclose(z.mean(0), 0.0, atol=6.0 / np.sqrt(4000))
+        np.testing.assert_allclose(z.var(0), 1.0, atol=6.0 * np.sqrt(2.0 / 4000))
+        np.testing.assert_allclose(z[:, -2], z[:, -1], atol=0.05)
+        assert np.abs(np.mean(z[:, 5] * z[:, 7], axis=0)).max() < 6.0 / np.sqrt(4000)
+
+
 def test_the_size_of_a_call_changes_nothing(model):
     X = np.random.default_rng(2).uniform(-1.5, 1.5, (70, 2))
     whole = _answers(model, X)

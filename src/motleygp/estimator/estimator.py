@@ -125,7 +125,7 @@ class MotleyGP(Inspector):
 
     def __init__(
         self,
-        outputs: str | Mapping[str, Any] | Sequence[Any] = "auto",
+        outputs: str | Mapping[Any, Any] | Sequence[Any] = "auto",
         prior: str = "lmc",
         inducing: str = "auto",
         num_latents: int | None = None,

@@ -116,8 +116,9 @@ def gathered(
 ) -> Fitted:
     """The fitted model: the best outcome, with the names and a summary of the data."""
     found, chosen = best(outcomes)
-    exposures = observed.exposures or [None] * len(observed.ys)
-    each = zip(observed.ys, likelihoods, exposures, strict=True)
+    none = [None] * len(observed.ys)
+    exposures, weights = observed.exposures or none, observed.weights or none
+    each = zip(observed.ys, likelihoods, exposures, weights, strict=True)
     num_inputs = len(scaling.x_shift)
     return Fitted(
         model=found.model,
@@ -130,7 +131,7 @@ def gathered(
         inputs_named=table.features is not None,
         dates=tuple(table.dates),
         classes=tuple(column.classes for column in table.columns),
-        seen=tuple(see(y, likelihood, exposure) for y, likelihood, exposure in each),
+        seen=tuple(see(*own) for own in each),
         input_range=observed.input_range(),
         choices=tuple(choices),
         trace=chosen.trace,

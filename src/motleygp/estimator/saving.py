@@ -64,6 +64,8 @@ def load(path: str | os.PathLike) -> tuple[dict[str, Any], Fitted]:
         ]
         outputs = dict(zip(fitted.outputs, likelihoods, strict=True))
         settings = restored(header["settings"], arrays)
+        if not all(isinstance(key, str) for key in settings):
+            raise ModelFileError("its settings have no names.")
         kept = {key: settings[key] for key in settings if key not in _LEFT_OUT}
         return kept | {"outputs": outputs}, fitted
 

@@ -1,7 +1,7 @@
 """Observations in the form that the bound takes: blocks of rows shared by outputs."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -57,6 +57,31 @@ class Block(eqx.Module):
 
 
 Dataset = tuple[Block, ...]
+
+
+class Column(NamedTuple):
+    """One output in NumPy: its number, and its rows; no exposure or weight is 1."""
+
+    output: int
+    x: np.ndarray
+    y: np.ndarray
+    exposure: np.ndarray | None
+    weight: np.ndarray | None
+
+
+def columns_of(data: Dataset) -> Iterator[Column]:
+    """The outputs of a dataset, one by one."""
+
+    def own(values: Array | None, place: int) -> np.ndarray | None:
+        return None if values is None else np.asarray(values[place])
+
+    for block in data:
+        x = np.asarray(block.x)
+        for place, d in enumerate(block.outputs):
+            log_exposure = own(block.log_exposure, place)
+            exposure = None if log_exposure is None else np.exp(log_exposure)
+            y, weight = np.asarray(block.y[place]), own(block.weight, place)
+            yield Column(d, x, y, exposure, weight)
 
 
 def make_dataset(

@@ -58,7 +58,7 @@ def row_moments(
         basis, _ = whitened_columns(k.uu, k.ug, prior.jitter)
         explained = product(half, basis)
         # Row by row: a kernel need not be stationary.
-        own = jax.vmap(lambda row: prior.column_covariance(group, row[None]))(x)
+        own = jax.vmap(lambda row: prior.column_covariance(group, row, row))(x[:, None])
         cov = own - _in_rows(basis, len(x))
         cov = cov + _in_rows(explained, len(x))
         f_mean = jnp.einsum("cj,cn->jn", added, (mean @ basis).reshape(-1, len(x)))

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, PyTree
 
 from motleygp.named import Named
 from motleygp.numerics.chunks import in_chunks
+from motleygp.numerics.moments import mean_and_variance
 from motleygp.numerics.quadrature import (
     dense_rule,
     expect_tensor,
@@ -122,13 +123,16 @@ class AbstractLikelihood(Named):
         del unexplained
         return self, f
 
-    def reach(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
+    def reach(
+        self, y: np.ndarray, f: np.ndarray, weight: np.ndarray | None = None
+    ) -> np.ndarray:
         """The standard deviation of each function at the start, from the values y and
         the constant fit f: 1, or less if that would move the mean of y by more than the
         spread of y."""
         slope = np.abs(jax.jacobian(self.conditional_mean)(jnp.asarray(f)))
         tiny = np.finfo(float).tiny
-        return np.minimum(1.0, np.std(y) / np.maximum(slope, tiny))
+        _, variance = mean_and_variance(y, weight)
+        return np.minimum(1.0, np.sqrt(variance) / np.maximum(slope, tiny))
 
     # The density.
 
@@ -228,44 +232,49 @@ class AbstractLikelihood(Named):
         del y, mean, var
         return None
 
-    # The constant fit: the baseline of every score and the start of the offsets.
+    # The constant fit: the baseline of every score and the start of the offsets. A
+    # value of weight w counts as w values; without weights, every value counts once.
 
-    def moment_fit(self, y: np.ndarray) -> np.ndarray:
+    def moment_fit(self, y: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
         """A constant f, of shape (L,), that roughly fits the marginal of y; zero by
         default. It is the start of the constant fit."""
-        del y
+        del y, weight
         return np.zeros(self.num_functions)
 
-    def constant_fit(self, y: np.ndarray) -> tuple["AbstractLikelihood", np.ndarray]:
-        """The likelihood, and the constant f that maximises sum_n log p(y_n | f).
+    def constant_fit(
+        self, y: np.ndarray, weight: np.ndarray | None = None
+    ) -> tuple["AbstractLikelihood", np.ndarray]:
+        """The likelihood, and the constant f that maximises sum_n w_n log p(y_n | f).
 
         The default searches for f by quasi-Newton. A likelihood with its own parameters
         overrides it to fit them too.
         """
         observed = jnp.asarray(y, dtype=float)
+        share = jnp.ones_like(observed) if weight is None else jnp.asarray(weight)
+        share = share / jnp.sum(share)
         result = scipy.optimize.minimize(
-            lambda f: _constant_loss(self, jnp.asarray(f), observed),
-            self.moment_fit(y),
+            lambda f: _constant_loss(self, jnp.asarray(f), observed, share),
+            self.moment_fit(y, weight),
             jac=True,
         )
         return self, np.asarray(result.x)
 
 
 def _constant_loss(
-    likelihood: AbstractLikelihood, f: Array, y: Array
+    likelihood: AbstractLikelihood, f: Array, y: Array, share: Array
 ) -> tuple[np.ndarray, np.ndarray]:
-    value, gradient = _constant_loss_and_gradient(likelihood, f, y)
+    value, gradient = _constant_loss_and_gradient(likelihood, f, y, share)
     return np.asarray(value), np.asarray(gradient)
 
 
 # One function for all fits, so that it compiles once for outputs of one kind.
 @eqx.filter_jit
 def _constant_loss_and_gradient(
-    likelihood: AbstractLikelihood, f: Array, y: Array
+    likelihood: AbstractLikelihood, f: Array, y: Array, share: Array
 ) -> tuple[Array, Array]:
     def mean_nll(f: Array) -> Array:
         constant = jnp.broadcast_to(f[:, None], (f.shape[0], *y.shape))
-        return -jnp.mean(likelihood.log_prob(y, constant))
+        return -jnp.sum(share * likelihood.log_prob(y, constant))
 
     return jax.value_and_grad(mean_nll)(f)
 
@@ -275,17 +284,21 @@ def _stack(f: tuple[Array, ...]) -> Array:
 
 
 def fit_constant(
-    likelihood: AbstractLikelihood, y: np.ndarray, exposure: np.ndarray | None = None
+    likelihood: AbstractLikelihood,
+    y: np.ndarray,
+    exposure: np.ndarray | None = None,
+    weight: np.ndarray | None = None,
 ) -> tuple[AbstractLikelihood, np.ndarray]:
     """The constant fit to the observed values of y, which is NaN where missing.
 
     For counts with an exposure e, the first constant is the log rate per unit of
-    exposure: log(sum y / sum e).
+    exposure: log(sum w y / sum w e).
     """
     known = ~np.isnan(y)
-    fitted, f = likelihood.constant_fit(y[known])
+    own = None if weight is None else weight[known]
+    fitted, f = likelihood.constant_fit(y[known], own)
     if likelihood.counts and exposure is not None:
-        f[0] -= np.log(np.mean(exposure[known]))
+        f[0] -= np.log(np.average(exposure[known], weights=own))
     return fitted, f
 
 

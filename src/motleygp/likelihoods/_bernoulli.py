@@ -52,8 +52,10 @@ class Bernoulli(AbstractLikelihood):
     def from_line(self, t: np.ndarray) -> np.ndarray:
         return np.clip(t, 0, 1)
 
-    def moment_fit(self, y: np.ndarray) -> np.ndarray:
-        return np.array([scipy.special.logit(np.mean(y))])
+    def moment_fit(self, y: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
+        return np.array([scipy.special.logit(np.average(y, weights=weight))])
 
-    def constant_fit(self, y: np.ndarray) -> tuple["Bernoulli", np.ndarray]:
-        return self, self.moment_fit(y)
+    def constant_fit(
+        self, y: np.ndarray, weight: np.ndarray | None = None
+    ) -> tuple["Bernoulli", np.ndarray]:
+        return self, self.moment_fit(y, weight)

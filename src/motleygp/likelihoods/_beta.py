@@ -9,6 +9,7 @@ from jax.nn import softplus
 from jaxtyping import Array
 
 from motleygp.likelihoods._base import AbstractLikelihood
+from motleygp.numerics.moments import mean_and_variance
 from motleygp.numerics.quadrature import expect, expect_tensor
 from motleygp.numerics.special import stirling_remainder
 
@@ -89,7 +90,7 @@ class Beta(AbstractLikelihood):
         # The mean stays, and the variance is nearly proportional to exp(-f).
         return self, f - np.log(unexplained)
 
-    def moment_fit(self, y: np.ndarray) -> np.ndarray:
-        mean, variance = np.mean(y), np.var(y)
+    def moment_fit(self, y: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
+        mean, variance = mean_and_variance(y, weight)
         total = max(mean * (1.0 - mean) / variance - 1.0, 1e-2)
         return np.log([mean * total, (1.0 - mean) * total])

@@ -8,6 +8,7 @@ import scipy.special
 from jaxtyping import Array
 
 from motleygp.likelihoods._base import AbstractLikelihood
+from motleygp.numerics.moments import mean_and_variance
 from motleygp.numerics.quadrature import expect
 from motleygp.numerics.special import stirling_remainder
 
@@ -77,8 +78,8 @@ class Gamma(AbstractLikelihood):
         # The mean stays, and the variance is nearly proportional to exp(-f).
         return self, f - np.log(unexplained)
 
-    def moment_fit(self, y: np.ndarray) -> np.ndarray:
-        mean, variance = np.mean(y), np.var(y)
+    def moment_fit(self, y: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
+        mean, variance = mean_and_variance(y, weight)
         return np.array([np.log(mean**2 / variance), np.log(mean / variance)])
 
 
@@ -119,8 +120,10 @@ class Exponential(AbstractLikelihood):
     def from_line(self, t: np.ndarray) -> np.ndarray:
         return np.exp(np.clip(t, *_LOG_RANGE))
 
-    def moment_fit(self, y: np.ndarray) -> np.ndarray:
-        return np.array([-np.log(np.mean(y))])
+    def moment_fit(self, y: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
+        return np.array([-np.log(np.average(y, weights=weight))])
 
-    def constant_fit(self, y: np.ndarray) -> tuple["Exponential", np.ndarray]:
-        return self, self.moment_fit(y)
+    def constant_fit(
+        self, y: np.ndarray, weight: np.ndarray | None = None
+    ) -> tuple["Exponential", np.ndarray]:
+        return self, self.moment_fit(y, weight)

@@ -13,6 +13,7 @@ import scipy.special
 from jaxtyping import Array, Float, PyTree
 
 from motleygp.likelihoods._real import AbstractReal
+from motleygp.numerics.moments import mean_and_variance
 from motleygp.numerics.quadrature import hermite_rule, log_expect_exp
 
 _LOG_2PI = math.log(2.0 * math.pi)
@@ -110,14 +111,17 @@ class Gaussian(AbstractReal):
     def sample(self, rng: np.random.Generator, f: np.ndarray) -> np.ndarray:
         return f[0] + float(self.noise) * rng.standard_normal(f[0].shape)
 
-    def moment_fit(self, y: np.ndarray) -> np.ndarray:
-        return np.array([np.mean(y)])
+    def moment_fit(self, y: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
+        return np.array([np.average(y, weights=weight)])
 
-    def constant_fit(self, y: np.ndarray) -> tuple["Gaussian", np.ndarray]:
+    def constant_fit(
+        self, y: np.ndarray, weight: np.ndarray | None = None
+    ) -> tuple["Gaussian", np.ndarray]:
+        mean, variance = mean_and_variance(y, weight)
         fitted = self
         if not self.fixed:
-            fitted = self._with_log_noise(jnp.log(jnp.asarray(np.std(y))))
-        return fitted, self.moment_fit(y)
+            fitted = self._with_log_noise(0.5 * jnp.log(jnp.asarray(variance)))
+        return fitted, np.array([mean])
 
 
 class HetGaussian(AbstractReal):
@@ -170,8 +174,11 @@ class HetGaussian(AbstractReal):
     ) -> tuple["HetGaussian", np.ndarray]:
         return self, f + np.array([0.0, math.log(unexplained)])
 
-    def moment_fit(self, y: np.ndarray) -> np.ndarray:
-        return np.array([np.mean(y), np.log(np.var(y))])
+    def moment_fit(self, y: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
+        mean, variance = mean_and_variance(y, weight)
+        return np.array([mean, np.log(variance)])
 
-    def constant_fit(self, y: np.ndarray) -> tuple["HetGaussian", np.ndarray]:
-        return self, self.moment_fit(y)
+    def constant_fit(
+        self, y: np.ndarray, weight: np.ndarray | None = None
+    ) -> tuple["HetGaussian", np.ndarray]:
+        return self, self.moment_fit(y, weight)

@@ -61,8 +61,10 @@ class Poisson(AbstractLikelihood):
     def from_line(self, t: np.ndarray) -> np.ndarray:
         return np.maximum(t, 0)
 
-    def moment_fit(self, y: np.ndarray) -> np.ndarray:
-        return np.array([np.log(np.mean(y))])
+    def moment_fit(self, y: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
+        return np.array([np.log(np.average(y, weights=weight))])
 
-    def constant_fit(self, y: np.ndarray) -> tuple["Poisson", np.ndarray]:
-        return self, self.moment_fit(y)
+    def constant_fit(
+        self, y: np.ndarray, weight: np.ndarray | None = None
+    ) -> tuple["Poisson", np.ndarray]:
+        return self, self.moment_fit(y, weight)

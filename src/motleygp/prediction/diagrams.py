@@ -112,6 +112,6 @@ def date_columns(x: Any) -> list[int]:
     return list(range(x.shape[-1] if x.ndim > 1 else 1))
 
 
-def as_dates(days: np.ndarray) -> np.ndarray:
+def as_dates(days: ArrayLike) -> np.ndarray:
     """Days since 1970, which the model sees, as the dates that the user knows."""
-    return np.rint(np.asarray(days) * _DAY).astype("datetime64[ms]")
+    return np.asarray(np.rint(np.asarray(days) * _DAY)).astype("datetime64[ms]")

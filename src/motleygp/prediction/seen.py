@@ -41,8 +41,11 @@ class Seen(Named):
 
 
 def see(
-    y: np.ndarray, likelihood: AbstractLikelihood, exposure: np.ndarray | None = None
+    y: np.ndarray,
+    likelihood: AbstractLikelihood,
+    exposure: np.ndarray | None = None,
+    weight: np.ndarray | None = None,
 ) -> Seen:
     """Summarise the values of one output, NaN where missing."""
-    fitted, f = fit_constant(likelihood, y, exposure)
+    fitted, f = fit_constant(likelihood, y, exposure, weight)
     return Seen(len(y), int(np.sum(~np.isnan(y))), fitted, f)

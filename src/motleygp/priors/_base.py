@@ -100,9 +100,9 @@ class AbstractPrior(Named):
 
     @abc.abstractmethod
     def column_covariance(
-        self, group: PyTree, x: Float[Array, "N P"]
-    ) -> Float[Array, "C C"]:
-        """The covariances among all columns of one group, at every x."""
+        self, group: PyTree, x: Float[Array, "N P"], z: Float[Array, "K P"]
+    ) -> Float[Array, "C D"]:
+        """The covariances of one group's columns at x with those at z."""
 
     @abc.abstractmethod
     def mix(

@@ -275,10 +275,10 @@ class Convolution(AbstractConvolution):
         return square, variance
 
     def column_covariance(
-        self, group: _FunctionGroup, x: Float[Array, "N P"]
-    ) -> Float[Array, "N N"]:
+        self, group: _FunctionGroup, x: Float[Array, "N P"], z: Float[Array, "K P"]
+    ) -> Float[Array, "N K"]:
         square, variance = self._mixture(group)
-        return _weighted_sum(variance, eq_values(x, x, square))
+        return _weighted_sum(variance, eq_values(x, z, square))
 
     def mix(
         self, sites: Sites, mean: Float[Array, "J C"], var: Float[Array, "J C"]

@@ -70,11 +70,10 @@ class LatentConvolution(AbstractConvolution):
         )
 
     def column_covariance(
-        self, group: _LatentGroup, x: Float[Array, "N P"]
-    ) -> Float[Array, "C C"]:
-        size = self.num_functions * x.shape[0]
-        shares = self.process_share(2.0 * group.kernel.log_lengthscale, x, x)
-        return shares.reshape(size, size)
+        self, group: _LatentGroup, x: Float[Array, "N P"], z: Float[Array, "K P"]
+    ) -> Float[Array, "C D"]:
+        shares = self.process_share(2.0 * group.kernel.log_lengthscale, x, z)
+        return shares.reshape(self.num_functions * x.shape[0], -1)
 
     def mix(
         self, sites: Sites, mean: Float[Array, "R C"], var: Float[Array, "R C"]

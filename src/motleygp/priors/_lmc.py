@@ -81,9 +81,12 @@ class LMC(AbstractPrior):
         )
 
     def column_covariance(
-        self, group: tuple[AbstractKernel, Array], x: Float[Array, "N P"]
-    ) -> Float[Array, "N N"]:
-        return group[0](x, x)
+        self,
+        group: tuple[AbstractKernel, Array],
+        x: Float[Array, "N P"],
+        z: Float[Array, "K P"],
+    ) -> Float[Array, "N K"]:
+        return group[0](x, z)
 
     def mix(
         self, sites: Sites, mean: Float[Array, "G N"], var: Float[Array, "G N"]

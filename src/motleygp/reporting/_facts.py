@@ -28,7 +28,7 @@ _VALUES, _FEWEST, _MOST = 10_000, 250, 2000
 class Scored(NamedTuple):
     """The observed values of one output in the scored rows, and their predictions."""
 
-    rows: Sequence[Any]
+    rows: list[str]
     """The labels of the values' rows: those of the user's index, or their numbers."""
     x: np.ndarray
     y: np.ndarray
@@ -180,7 +180,7 @@ def _predict(
 
 
 def _scored(
-    rows: Sequence[Any],
+    rows: list[str],
     x: np.ndarray,
     y: np.ndarray,
     p: AbstractPredictive,

@@ -149,7 +149,7 @@ def features(X: Any) -> list[str] | None:
     return [str(c) for c in frame.columns] if isinstance(frame, nw.DataFrame) else None
 
 
-def like(X: Any, columns: dict[str, np.ndarray]) -> Any:
+def like(X: Any, columns: Mapping[str, Any]) -> Any:
     """A frame of the same library as X, with the index of X if it has one."""
     if isinstance(X, pd.DataFrame):
         return pd.DataFrame(columns, index=X.index)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from motleygp.inference.data import Block, Dataset
+from motleygp.inference.data import columns_of
 from motleygp.likelihoods import constant_log_prob, fit_constant
 from motleygp.training.restarts import Outcome, Task
 
@@ -18,37 +18,16 @@ def constant_score(task: Task) -> float:
     """The score of the constant fit to the training rows, as that of an `Outcome`: its
     NLPD on the held-out rows, or minus its log likelihood if there are none."""
     fits = {
-        d: fit_constant(task.likelihoods[d], y, exposure)
-        for d, y, exposure, _ in _columns(task.data)
+        c.output: fit_constant(task.likelihoods[c.output], c.y, c.exposure, c.weight)
+        for c in columns_of(task.data)
     }
     scored = task.data if task.held_out is None else task.held_out
     total, means = 0.0, []
-    for d, y, exposure, weight in _columns(scored):
-        logs = weight * constant_log_prob(*fits[d], y, exposure)
-        total += float(np.sum(logs))
-        means.append(float(np.sum(logs) / np.sum(weight)))
+    for c in columns_of(scored):
+        logs = constant_log_prob(*fits[c.output], c.y, c.exposure)
+        means.append(float(np.average(logs, weights=c.weight)))
+        total += float(np.sum(logs if c.weight is None else c.weight * logs))
     return -total if task.held_out is None else -float(np.mean(means))
-
-
-def _columns(
-    data: Dataset,
-) -> list[tuple[int, np.ndarray, np.ndarray | None, np.ndarray]]:
-    """The number, values, exposures and weights of every output."""
-
-    def row(block: Block, place: int) -> tuple:
-        y = np.asarray(block.y[place])
-        exposure = weight = None
-        if block.log_exposure is not None:
-            exposure = np.exp(np.asarray(block.log_exposure[place]))
-        if block.weight is not None:
-            weight = np.asarray(block.weight[place])
-        return y, exposure, np.ones(len(y)) if weight is None else weight
-
-    return [
-        (d, *row(block, place))
-        for block in data
-        for place, d in enumerate(block.outputs)
-    ]
 
 
 def learnt(outcomes: Sequence[Outcome], task: Task) -> bool:

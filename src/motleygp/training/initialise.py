@@ -9,11 +9,12 @@ from sklearn.cluster import KMeans
 from sklearn.neighbors import NearestNeighbors
 from threadpoolctl import threadpool_limits
 
-from motleygp.inference.data import Dataset
+from motleygp.inference.data import Dataset, columns_of
 from motleygp.inference.model import Model
 from motleygp.inference.posterior import Posterior, from_precision
 from motleygp.kernels import EQ, AbstractKernel
 from motleygp.likelihoods import AbstractLikelihood, fit_constant
+from motleygp.numerics.moments import mean_and_variance
 from motleygp.priors import DEFAULT_JITTER, LMC, AbstractPrior, Drawn
 
 # k-means on more rows than this only costs time.
@@ -57,13 +58,13 @@ def initial_model(
     offsets = np.concatenate([fit.offset for fit in fits])
     if offset == "zero":
         offsets = np.zeros_like(offsets)
-    x = np.concatenate([np.asarray(block.x) for block in data])
     owners = form.group_functions(len(offsets), sum(rank))
     inducing = [
-        cluster_centres(rng, rows, num_inducing)
-        for rows in _rows_of_groups(owners, data, likelihoods)
+        cluster_centres(rng, rows, num_inducing, weight)
+        for rows, weight in _rows_of_groups(owners, data, likelihoods)
     ]
-    spread = np.where(x.std(axis=0) > 0, x.std(axis=0), 1.0) * np.sqrt(x.shape[1])
+    _, variance = mean_and_variance(*_all_rows(data))
+    spread = np.sqrt(np.where(variance > 0, variance, 1.0) * len(variance))
     lengthscale = draw_lengthscales(rng, num_latents)
     return Model(
         prior=form.start(
@@ -84,15 +85,22 @@ def initial_model(
     )
 
 
+def _all_rows(data: Dataset) -> tuple[np.ndarray, np.ndarray | None]:
+    """The inputs of all rows, and the mean weight of the values of each."""
+    x = np.concatenate([np.asarray(block.x) for block in data])
+    weights = [np.mean(b.weight, axis=0) for b in data if b.weight is not None]
+    return x, np.concatenate(weights) if weights else None
+
+
 def _rows_of_groups(
     owners: Sequence[int | None],
     data: Dataset,
     likelihoods: Sequence[AbstractLikelihood],
-) -> list[np.ndarray]:
-    """The inputs among which each group's inducing points start: those of its
-    function's output if the group belongs to a function, otherwise all."""
-    every = np.concatenate([np.asarray(block.x) for block in data])
-    own = {d: np.asarray(block.x) for block in data for d in block.outputs}
+) -> list[tuple[np.ndarray, np.ndarray | None]]:
+    """The inputs among which each group's inducing points start, and their weights:
+    those of its function's output if the group belongs to a function, otherwise all."""
+    own = {c.output: (c.x, c.weight) for c in columns_of(data)}
+    every = _all_rows(data)
     outputs = np.repeat(
         np.arange(len(likelihoods)),
         [likelihood.num_functions for likelihood in likelihoods],
@@ -173,19 +181,17 @@ def marginal_fits(
 ) -> list[MarginalFit]:
     """The start of each output, from its constant fit."""
     fits: dict[int, MarginalFit] = {}
-    for block in data:
-        for place, d in enumerate(block.outputs):
-            exposure, y = None, np.asarray(block.y[place])
-            if block.log_exposure is not None:
-                exposure = np.exp(block.log_exposure[place])
-            constant, f = fit_constant(likelihoods[d], y, exposure)
-            reach = constant.reach(y, f)
-            share = unexplained_share(np.asarray(block.x), y)
-            fits[d] = MarginalFit(*constant.at_start(f, share), reach)
+    for d, x, y, exposure, weight in columns_of(data):
+        constant, f = fit_constant(likelihoods[d], y, exposure, weight)
+        reach = constant.reach(y, f, weight)
+        share = unexplained_share(x, y, weight)
+        fits[d] = MarginalFit(*constant.at_start(f, share), reach)
     return [fits[d] for d in range(len(likelihoods))]
 
 
-def unexplained_share(x: np.ndarray, y: np.ndarray) -> float:
+def unexplained_share(
+    x: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None
+) -> float:
     """The share of the variance of y between rows with nearly the same inputs: half the
     mean of (y_n - y_n')^2, with n' the nearest row, over var[y].
 
@@ -193,16 +199,22 @@ def unexplained_share(x: np.ndarray, y: np.ndarray) -> float:
     """
     some = np.unique(np.linspace(0, len(x) - 1, _MAX_NEIGHBOURS).astype(int))
     x, y = x[some], y[some]
+    weight = None if weight is None else weight[some]
     if len(x) < 2 or np.ptp(y) == 0:
         return 1.0
     with threadpool_limits(1):
         nearest = NearestNeighbors(n_neighbors=1).fit(x).kneighbors()[1][:, 0]
-    y = (y - y.mean()) / y.std()
-    return float(np.clip(0.5 * np.mean((y - y[nearest]) ** 2), *_SHARES))
+    mean, variance = mean_and_variance(y, weight)
+    y = (y - mean) / np.sqrt(variance)
+    between = 0.5 * np.average((y - y[nearest]) ** 2, weights=weight)
+    return float(np.clip(between, *_SHARES))
 
 
 def cluster_centres(
-    rng: np.random.Generator, x: np.ndarray, num_inducing: int
+    rng: np.random.Generator,
+    x: np.ndarray,
+    num_inducing: int,
+    weight: np.ndarray | None = None,
 ) -> np.ndarray:
     """`num_inducing` centres of the rows of x by k-means.
 
@@ -216,7 +228,9 @@ def cluster_centres(
         # On one thread: the order of the sums, and so the result, depends on the number
         # of threads.
         with threadpool_limits(1):
-            return KMeans(num_inducing, **settings).fit(x[rows]).cluster_centers_
+            clusters = KMeans(num_inducing, **settings)
+            own = None if weight is None else weight[rows]
+            return clusters.fit(x[rows], sample_weight=own).cluster_centers_
     extra = distinct[rng.integers(len(distinct), size=num_inducing - len(distinct))]
     noise = 0.1 * x.std(axis=0) * rng.normal(size=extra.shape)
     return np.concatenate([distinct, extra + noise])
