@@ -271,6 +271,7 @@ def test_latent_functions_have_offsets_and_shapes(fitted):
 
 X_GOOD = np.linspace(0, 1, 20)[:, None]
 Y_GOOD = np.sin(X_GOOD[:, 0])
+NARROW = 1.0 + 1e-7 * X_GOOD[:, 0]
 NAN_X = np.where(np.arange(20)[:, None] == 7, np.nan, X_GOOD)
 
 
@@ -283,6 +284,8 @@ NAN_X = np.where(np.arange(20)[:, None] == 7, np.nan, X_GOOD)
         (["gaussian"], X_GOOD, Y_GOOD[:5], r"output 'y0' must have shape \(20,\)"),
         (["gaussian"], X_GOOD, Y_GOOD[:, None, None], r"`Y` must have shape \(N, D\)"),
         (["gaussian"], X_GOOD, np.ones(20), "output 'y0' must vary; every .* is 1"),
+        (["gamma"], X_GOOD, NARROW, "deviation of at least 1e-06 .* or be gaussian"),
+        (["beta"], X_GOOD, NARROW - 0.9, "at least 1e-07 for the beta .*; got 3e-08"),
         (["gaussian"], X_GOOD, np.full(20, np.nan), "output 'y0' must have observed"),
         (["gaussian"], X_GOOD, ["a"] * 20, "'y0' must hold numbers or two classes"),
         (["gaussian"], [["a"]], Y_GOOD, "`X` must hold numbers"),

@@ -283,6 +283,16 @@ def test_small_proportions(rng):
     assert choose(1 - 1e-9 * y).reason.endswith("to just below 1")
 
 
+@pytest.mark.parametrize(
+    ("mean", "spread", "narrow"),
+    [(0.5, 1e-3, False), (0.5, 1e-9, True), (0.999, 1e-6, False), (0.999, 1e-9, True)],
+)
+def test_narrow_proportions_are_real(mean, spread, narrow, rng):
+    found = choose(mean + spread * rng.normal(size=50))
+    assert (found.likelihood != "beta") == narrow
+    assert ("too narrow for beta" in found.reason) == narrow
+
+
 def test_percentages(rng):
     y = 100 * rng.beta(5, 2, ROWS)
     for values in (y, np.append(y, 100), np.append(y, 0), np.ceil(y)):

@@ -118,9 +118,14 @@ def outside_support(y: np.ndarray, likelihood: AbstractLikelihood) -> np.ndarray
     return rows[~likelihood.in_support(y[rows])]
 
 
-def check_varies(name: str, y: np.ndarray, labels: pd.Index | None = None) -> None:
-    """Raise a `ValueError` for an output whose observed values do not vary, or are all
-    too small to be squared."""
+def check_varies(
+    name: str,
+    y: np.ndarray,
+    likelihood: AbstractLikelihood,
+    labels: pd.Index | None = None,
+) -> None:
+    """Raise a `ValueError` for an output whose observed values do not vary, vary too
+    little for the likelihood, or are all too small to be squared."""
     known = y[~np.isnan(y)]
     if not len(known):
         raise ValueError(f"output {name!r} must have observed values; got none.")
@@ -135,4 +140,10 @@ def check_varies(name: str, y: np.ndarray, labels: pd.Index | None = None) -> No
         raise ValueError(
             f"output {name!r} must have a value of at least {_SMALLEST:g} in size; "
             f"the largest is {y[row]:g} in {row_name(labels, row)}: use another unit."
+        )
+    finest, spread = likelihood.resolution(known), float(np.std(known))
+    if spread < finest:
+        raise ValueError(
+            f"output {name!r} must have a standard deviation of at least {finest:.1g} "
+            f"for the {likelihood.name} likelihood, or be gaussian; got {spread:.1g}."
         )

@@ -100,8 +100,8 @@ def make_dataset(
     """
     names = [f"y{d}" for d in range(len(ys))] if names is None else list(names)
     xs, ys = checked_pairs(xs, ys, likelihoods, names)
-    for name, y in zip(names, ys, strict=True):
-        check_varies(name, y)
+    for name, y, likelihood in zip(names, ys, likelihoods, strict=True):
+        check_varies(name, y, likelihood)
     return gather(xs, ys, weights=weights, exposures=exposures)
 
 

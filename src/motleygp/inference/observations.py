@@ -115,7 +115,8 @@ def observe(
     checked, values = checked_pairs(xs, ys, likelihoods, names, labels, features)
     if complete:
         for d, name in enumerate(names):
-            check_varies(name, values[d], None if labels is None else labels[d])
+            own = None if labels is None else labels[d]
+            check_varies(name, values[d], likelihoods[d], own)
     return Observations(
         list(names),
         checked,

@@ -205,6 +205,12 @@ class AbstractLikelihood(Named):
     def in_support(self, y: np.ndarray) -> np.ndarray:
         """Whether each value lies in the support."""
 
+    def resolution(self, y: np.ndarray) -> float:
+        """The smallest standard deviation of y that the functions can follow without
+        rounding; 0 if any will do."""
+        del y
+        return 0.0
+
     @abc.abstractmethod
     def from_line(self, t: np.ndarray) -> np.ndarray:
         """A non-decreasing map of the real line onto the range of the support."""

@@ -9,6 +9,7 @@ from jax.nn import softplus
 from jaxtyping import Array
 
 from motleygp.likelihoods._base import AbstractLikelihood
+from motleygp.likelihoods._gamma import FINEST
 from motleygp.numerics.moments import mean_and_variance
 from motleygp.numerics.quadrature import expect, expect_tensor
 from motleygp.numerics.special import stirling_remainder
@@ -82,6 +83,9 @@ class Beta(AbstractLikelihood):
 
     def in_support(self, y: np.ndarray) -> np.ndarray:
         return (y > 0) & (y < 1)
+
+    def resolution(self, y: np.ndarray) -> float:
+        return FINEST * float(min(np.mean(y), np.mean(1.0 - y)))
 
     def from_line(self, t: np.ndarray) -> np.ndarray:
         return scipy.special.expit(t)

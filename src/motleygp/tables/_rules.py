@@ -47,6 +47,8 @@ _PERCENT_REACH = (90.0, 100.0)
 # Standard deviations between the mean and 0: a Gamma has a skewness of 2/5 here, and
 # less beyond; a normal puts 3e-7 of its mass below 0.
 _FAR_FROM_ZERO = 5.0
+# Below this relative spread, beta is a normal in all but rounding errors.
+_NARROW = 1e-5
 # In nats: odds of 20 to 1 between two fits with the same number of parameters.
 _CLEAR = 3.0
 # Beyond these sizes, variances and their ratios overflow or underflow.
@@ -187,6 +189,9 @@ def _proportion(y: np.ndarray) -> Verdict:
     ends = {"zero": int(np.sum(y == 0)), "one": int(np.sum(y == 1))}
     if any(ends.values()):
         return _closed_proportion(y, ends)
+    if np.std(y) < _NARROW * min(np.mean(y), np.mean(1.0 - y)):
+        real, also = _real(len(y))
+        return Verdict(real, f"real, {_range(y)}, too narrow for beta", (also,))
     doubts = ()
     if y.max() < _USUAL_SHARE:
         doubts = (
