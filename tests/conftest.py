@@ -9,6 +9,7 @@ import pytest
 
 # Importing the library switches JAX to float64 before any test makes an array.
 from motleygp import named
+from motleygp.estimator import estimator
 
 
 @pytest.fixture
@@ -31,6 +32,27 @@ def quick_compilation():
     jax.config.update("jax_disable_most_optimizations", True)
     yield
     jax.config.update("jax_disable_most_optimizations", before)
+
+
+class EnoughError(Exception):
+    """Ends a fit where its training would begin."""
+
+
+@pytest.fixture
+def training_data(monkeypatch):
+    """A function that gives the data on which an estimator would train."""
+
+    def stop(task, *_, **__):
+        raise EnoughError(task.data)
+
+    monkeypatch.setattr(estimator, "run_all", stop)
+
+    def found(model, X, Y, **arguments):
+        with pytest.raises(EnoughError) as caught:
+            model.fit(X, Y, **arguments)
+        return caught.value.args[0]
+
+    return found
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import motleygp as mg
-from motleygp.estimator import estimator, independent
+from motleygp.estimator import independent
 from motleygp.inference.observations import observe
 from motleygp.inference.scaling import standardising
 from motleygp.likelihoods import Gaussian, Poisson
@@ -40,23 +40,12 @@ def make_frames() -> tuple[pd.DataFrame, pd.DataFrame]:
     return X, pd.DataFrame(Y, index=ROWS)
 
 
-class EnoughError(Exception):
-    """Ends a fit where its training would begin."""
-
-
 @pytest.fixture
-def data_of(monkeypatch):
+def data_of(training_data):
     """The data that a fit would train on, and its messages."""
 
-    def stop(task, *_, **__):
-        raise EnoughError(task.data)
-
-    monkeypatch.setattr(estimator, "run_all", stop)
-
     def found(X, Y, outputs=OUTPUTS, **arguments):
-        with pytest.raises(EnoughError) as caught:
-            mg.MotleyGP(outputs, **SETTINGS).fit(X, Y, **arguments)
-        return caught.value.args[0]
+        return training_data(mg.MotleyGP(outputs, **SETTINGS), X, Y, **arguments)
 
     return found
 
@@ -394,6 +383,9 @@ def test_imputed_bools_and_arrays_keep_their_types():
         assert full.dtype == y.dtype and full.to_list() == [True, True, False]
     bools = np.array([True, False, True])
     assert filling.filled(bools, np.zeros(3, bool), values).dtype == bool
+    odd = pl.Series("a", [1.0, None, 3.0], dtype=pl.Object)
+    full = filling.filled(odd, gone, np.array([9.0, 2.5, 9.0]))
+    assert full.to_list() == [1.0, 2.5, 3.0] and full.name == "a"
     whole = np.ma.masked_array([1, 2, 3], gone)
     assert filling.filled(whole, gone, np.full(3, 4.0)).dtype == whole.dtype
     assert filling.filled(whole, gone, np.full(3, 4.5)).tolist() == [1.0, 4.5, 3.0]

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import motleygp as mg
-from motleygp.estimator import estimator
 from motleygp.inference import Scaling, data, observations, observe
 from motleygp.numerics.sharing import once_each, one_object
 from motleygp.tables import frames
@@ -48,23 +47,13 @@ def table(num_outputs: int = 5):
     return X, {f"y{d}": rng.normal(size=30) for d in range(num_outputs)}
 
 
-class EnoughError(Exception):
-    """Ends a fit where its training would begin."""
-
-
 @pytest.fixture
-def data_of(monkeypatch):
+def data_of(training_data):
     """The data set that a fit would train on."""
 
-    def stop(task, *_, **__):
-        raise EnoughError(task.data)
-
-    monkeypatch.setattr(estimator, "run_all", stop)
-
     def found(X, Y):
-        with pytest.raises(EnoughError) as caught:
-            mg.MotleyGP(["gaussian"] * len(Y), **SETTINGS).fit(X, Y)
-        return caught.value.args[0]
+        model = mg.MotleyGP(["gaussian"] * len(Y), **SETTINGS)
+        return training_data(model, X, Y)
 
     return found
 

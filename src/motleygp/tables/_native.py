@@ -16,9 +16,12 @@ def as_narwhals(value: Any) -> Any:
         return nw.from_native(
             value, eager_only=True, allow_series=True, pass_through=True
         )
-    except nw.exceptions.DuplicateError as error:
-        said = " ".join(str(error).split())
-        raise ValueError(f"a frame must have distinct column names. {said}") from None
+    except nw.exceptions.DuplicateError:
+        names = list(value.columns)
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(
+            f"a frame must have distinct column names; got {twice!r} twice."
+        ) from None
 
 
 def as_array(value: Any) -> np.ndarray:

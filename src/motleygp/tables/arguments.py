@@ -12,6 +12,9 @@ from motleygp.tables._native import as_array, as_narwhals, floats
 from motleygp.tables.frames import named_columns
 from motleygp.tables.rows import aligned, row_name
 
+# A weight is a number of rows, and an exposure a length of time or a population.
+_MOST = 1e15
+
 
 def by_name(value: Any, argument: str) -> dict[str, Any] | None:
     """The entries of a dict, or the columns of a frame, by name; otherwise `None`."""
@@ -64,14 +67,16 @@ def check_per_row(
     *,
     zero: bool,
 ) -> None:
-    """Raise a `ValueError` for the first number that is not finite, that is negative
-    or, unless `zero` is allowed, 0."""
-    wrong = ~np.isfinite(numbers) | ((numbers < 0) if zero else (numbers <= 0))
+    """Raise a `ValueError` for the first number that is not finite, that is negative,
+    huge or, unless `zero` is allowed, 0."""
+    wrong = ~((numbers >= 0) & (numbers <= _MOST)) | ((numbers == 0) & (not zero))
     if wrong.any():
         row = int(np.argmax(wrong))
-        rule = "not negative" if zero else "above 0"
+        rule = "finite and not negative" if zero else "finite and above 0"
+        if _MOST < numbers[row] < np.inf:
+            rule = f"at most {_MOST:g}"
         raise ValueError(
-            f"`{argument}` must be finite and {rule}; got {numbers[row]:g} in "
+            f"`{argument}` must be {rule}; got {numbers[row]:g} in "
             f"{row_name(labels, row)}."
         )
 

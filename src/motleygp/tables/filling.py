@@ -37,6 +37,10 @@ def _filled_series(
         return series.cast(nw.Float64).scatter(places, new.tolist())
     if isinstance(dtype, nw.Categorical | nw.Enum):
         return series.cast(nw.String).scatter(places, new.tolist()).cast(dtype)
+    if dtype == nw.Object and series.implementation.is_polars():  # it has no scatter
+        whole = np.array(series.to_list(), dtype=object)
+        whole[places] = new
+        return nw.new_series(series.name, whole.tolist(), backend="polars")
     if dtype.is_integer():
         new = new.astype(int)
     elif dtype == nw.Float32:

@@ -39,7 +39,7 @@ def aligned(value: Any, labels: pd.Index | None, what: str, of: str = "`X`") -> 
         )
     absent = labels[places < 0]
     raise ValueError(
-        f"{rule}, or the labels 0, 1, 2, ...; got none for row {absent.tolist()[0]!r}"
+        f"{rule}, or the labels 0, 1, 2, ...; got none for {row_name(absent, 0)}"
         f"{f' and {len(absent) - 1} more' if len(absent) > 1 else ''}."
     )
 
@@ -50,4 +50,7 @@ def _by_default(labels: pd.Index) -> bool:
 
 def row_name(labels: pd.Index | None, row: int) -> str:
     """The row as the user knows it: by its label, or by its number."""
-    return f"row {row if labels is None else labels[[row]].tolist()[0]!r}"
+    if labels is None:
+        return f"row {row}"
+    label = labels[[row]].tolist()[0]
+    return f"row {label!r}" if isinstance(label, str | tuple) else f"row {label}"
