@@ -1,11 +1,13 @@
-"""Time the training step of this checkout against that of another one.
+"""Time the training step, or `predict`, of this checkout against that of another one.
 
     git worktree add build/before HEAD~1
     python benchmarks/versus.py build/before
+    python benchmarks/versus.py build/before --of predict
 
-Each checkout runs the step of its own `step.py` in a process of its own, on the same
-core. Rounds are short and alternate, because the machine may be busy: the fastest tenth
-of them was hardly disturbed. Prints the slowest round of that tenth, and the median.
+Each checkout runs the step of its own `step.py`, or predicts the means of its rows, in
+a process of its own, on the same core. Rounds are short and alternate, because the
+machine may be busy: the fastest tenth of them was hardly disturbed. Prints the slowest
+round of that tenth, and the median.
 """
 
 import argparse
@@ -13,35 +15,64 @@ import os
 import statistics
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parents[1]
 
 
-def serve(num_steps: int) -> None:
-    """Compile the step beside this process's `step.py`; time a round per input line."""
+def serve(of: str, number: int) -> None:
+    """Time a round of this process's own checkout per input line."""
+    import step
+
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    run = {"step": training, "predict": prediction}[of](number)
+    for _ in sys.stdin:
+        print(step.milliseconds(run, number), flush=True)
+
+
+def training(num_steps: int) -> Callable[[], Any]:
+    """Some steps of the benchmark, compiled."""
     import jax.numpy as jnp
     import numpy as np
 
     import step
 
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     rng = np.random.default_rng(0)
     rows = [rng.choice(step.NUM_ROWS, step.BATCH, False) for _ in range(num_steps)]
     start = step.our_step(*step.build(step.problem()))
-    run, _, _ = step.compiled(*start, jnp.asarray(np.stack(rows)))
-    for _ in sys.stdin:
-        print(step.milliseconds(run, num_steps), flush=True)
+    return step.compiled(*start, jnp.asarray(np.stack(rows)))[0]
+
+
+def prediction(num_calls: int) -> Callable[[], Any]:
+    """Some calls of `predict` on the rows of the benchmark, compiled."""
+    import motleygp as mg
+    import step
+
+    arrays = step.problem()
+    names = ["hetgaussian", "beta", "bernoulli", "gamma", "exponential"]
+    model = mg.MotleyGP(names, max_iter=1, random_state=0, progress=False)
+    X = arrays["X"]
+    model.fit(X, arrays["Y"]).predict(X)
+    return lambda: [model.predict(X) for _ in range(num_calls)]
 
 
 class Served:
     """A process that times rounds of the step of one checkout."""
 
-    def __init__(self, checkout: Path, num_steps: int):
+    def __init__(self, checkout: Path, of: str, number: int):
         folders = (checkout / "src", checkout / "benchmarks")
         path = os.pathsep.join(str(folder) for folder in folders)
         self.process = subprocess.Popen(
-            [sys.executable, "-P", __file__, "--serve", "--steps", str(num_steps)],
+            [
+                sys.executable,
+                "-P",
+                __file__,
+                "--serve",
+                f"--of={of}",
+                f"--number={number}",
+            ],
             env=os.environ | {"PYTHONPATH": path, "NPROC": "1"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -49,7 +80,7 @@ class Served:
         )
 
     def round(self) -> float:
-        """Milliseconds per step."""
+        """Milliseconds per step or call."""
         assert self.process.stdin is not None and self.process.stdout is not None
         print("round", file=self.process.stdin, flush=True)
         return float(self.process.stdout.readline())
@@ -58,17 +89,19 @@ class Served:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("checkout", type=Path, nargs="?", help="the other checkout")
-    parser.add_argument("--steps", type=int, default=20, help="steps per round")
+    parser.add_argument("--of", choices=("step", "predict"), default="step")
+    parser.add_argument("--number", type=int, help="steps (20) or calls (1) per round")
     parser.add_argument("--rounds", type=int, default=500)
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
+    number = args.number or {"step": 20, "predict": 1}[args.of]
     if args.serve:
-        return serve(args.steps)
+        return serve(args.of, number)
     if args.checkout is None:
         parser.error("name the folder of the other checkout")
-    other, ours = (Served(c.resolve(), args.steps) for c in (args.checkout, HERE))
+    other, ours = (Served(c.resolve(), args.of, number) for c in (args.checkout, HERE))
     pairs = [(other.round(), ours.round()) for _ in range(args.rounds)]
-    print(f"{'ms a step':20}{'other':>8}{'this':>8}{'this / other':>14}")
+    print(f"{f'ms a {args.of}':20}{'other':>8}{'this':>8}{'this / other':>14}")
     for label, place in (("fastest tenth", 0), ("median", 4)):
         its, mine = (
             statistics.quantiles(ms, n=10)[place] for ms in zip(*pairs, strict=True)

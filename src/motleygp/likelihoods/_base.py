@@ -129,7 +129,7 @@ class AbstractLikelihood(Named):
         """The standard deviation of each function at the start, from the values y and
         the constant fit f: 1, or less if that would move the mean of y by more than the
         spread of y."""
-        slope = np.abs(jax.jacobian(self.conditional_mean)(jnp.asarray(f)))
+        slope = np.abs(_slope(self, jnp.asarray(f)))
         tiny = np.finfo(float).tiny
         _, variance = mean_and_variance(y, weight)
         return np.minimum(1.0, np.sqrt(variance) / np.maximum(slope, tiny))
@@ -321,4 +321,8 @@ def constant_log_prob(
     return in_chunks(lambda y, f: _log_prob(likelihood, y, f), y, each)
 
 
+# Compiled once for outputs of one kind.
+_slope = eqx.filter_jit(
+    lambda likelihood, f: jax.jacobian(likelihood.conditional_mean)(f)
+)
 _log_prob = eqx.filter_jit(lambda likelihood, y, f: likelihood.log_prob(y, f))
