@@ -25,7 +25,7 @@ from motleygp.reporting import _facts, _figures, _labels, _page, _remarks
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
-
+NO_LABELS = _labels.Labels({}, frozenset())
 SETTINGS = {
     "num_inducing": 6,
     "num_latents": 2,
@@ -268,7 +268,7 @@ def alone():
 
 def test_more_inputs_are_shown_by_partial_dependence(alone):
     other, wide, _ = alone
-    facts = _facts.gather(other.fitted_, None, _labels.NONE, None, None, 0, iter)
+    facts = _facts.gather(other.fitted_, None, NO_LABELS, None, None, 0, iter)
     grid = _figures.grids(facts)
     figures = list(_figures.predictions(facts, facts.outputs[0], grid))
     assert len(figures) == 2
@@ -394,9 +394,10 @@ def test_labels_are_those_of_either_table(labelled):
     plain = X.assign(day=np.arange(60.0)).to_numpy()
     assert _labels.labels(fitted, plain, Y).rows("level", numbers) == ["P000", "P002"]
     bare = _labels.labels(fitted, plain, Y.to_numpy())
-    assert bare.rows("level", numbers) == ["0", "2"] and not bare.dates
-    # By name, in another order of the columns.
-    assert _labels.labels(fitted, X[["day", "site"]], Y).dates == {1}
+    assert bare.rows("level", numbers) == ["0", "2"]
+    # The fit knows its dates, with and without data.
+    day = model.fitted_.inputs.index("day")
+    assert bare.dates == _labels.labels(fitted, None, None).dates == {day}
     times = pd.DatetimeIndex(["2023-01-01 10:30", "2023-01-02"], tz="Europe/Berlin")
     for index, expected in (
         (times, ["2023-01-01 10:30", "2023-01-02"]),
@@ -624,7 +625,7 @@ def test_a_late_gain_is_told_of_if_it_is_worth_more_iterations(
     written, drop, ended, expected
 ):
     model, *_ = written
-    facts = _facts.gather(model.fitted_, None, _labels.NONE, None, None, 0, iter)
+    facts = _facts.gather(model.fitted_, None, NO_LABELS, None, None, 0, iter)
     trace = {
         "iteration": np.arange(1000),
         "nelbo": 500.0 - drop * (np.arange(1000) >= 900),
@@ -644,7 +645,7 @@ def test_a_late_gain_is_told_of_if_it_is_worth_more_iterations(
 
 def test_training_is_told_of(written):
     model, *_ = written
-    facts = _facts.gather(model.fitted_, None, _labels.NONE, None, None, 0, iter)
+    facts = _facts.gather(model.fitted_, None, NO_LABELS, None, None, 0, iter)
     trace = dict(model.trace_)
     trace["refused"] = np.ones_like(trace["refused"])
     changed = dataclasses.replace(
@@ -663,7 +664,7 @@ def test_rows_beyond_the_fit_are_told_of(written):
     model, X, Y, _ = written
     far = X + np.where(np.arange(len(X)) < len(X) // 2, 100.0, 0.0)[:, None]
     observed = door.new_observations(model.fitted_, far, Y)
-    facts = _facts.gather(model.fitted_, observed, _labels.NONE, None, 30, 0, iter)
+    facts = _facts.gather(model.fitted_, observed, NO_LABELS, None, 30, 0, iter)
     texts = [remark.text for remark in _remarks._of_data(facts)]
     expected = r"(east|north) is outside its training range .* in 50\u00a0% of the rows"
     assert any(re.search(expected, text) for text in texts)

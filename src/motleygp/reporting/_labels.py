@@ -1,6 +1,6 @@
 """The user's own names of rows and inputs: the labels of an index, and dates."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import narwhals as nw
@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from motleygp.prediction import Fitted
-from motleygp.prediction.diagrams import as_dates, date_columns
+from motleygp.prediction.diagrams import as_dates
 from motleygp.reporting._format import shown
 from motleygp.tables import frames
 
@@ -32,13 +32,11 @@ class Labels(NamedTuple):
         return as_dates(values) if place in self.dates else values
 
 
-NONE = Labels({}, frozenset())
-
-
 def labels(fitted: Fitted, X: Any, Y: Any) -> Labels:
     """The labels in the data of a report: those of X or, if it has none, of Y."""
+    dates = frozenset(p for p, given in enumerate(fitted.dates) if given)
     if X is None:
-        return NONE
+        return Labels({}, dates)
     ys = frames.vectors(Y)
     xs = frames.inputs(X, list(ys))
     found = {}
@@ -47,23 +45,12 @@ def labels(fitted: Fitted, X: Any, Y: Any) -> Labels:
         index = _index(y) if index is None else index
         if index is not None:
             found[name] = index
-    return Labels(found, frozenset(_dates(fitted, xs)))
+    return Labels(found, dates)
 
 
 def _index(table: Any) -> pd.Index | None:
     native = nw.to_native(table, pass_through=True)
     return native.index if isinstance(native, pd.DataFrame | pd.Series) else None
-
-
-def _dates(fitted: Fitted, xs: Sequence[Any]) -> list[int]:
-    """The numbers of the fit's inputs that are dates in these data."""
-    if not xs:
-        return []
-    places = date_columns(xs[0])
-    names = frames.features(xs[0])
-    if names is None or not fitted.inputs_named:
-        return places
-    return [fitted.inputs.index(names[p]) for p in places if names[p] in fitted.inputs]
 
 
 def _text(label: Any) -> str:
