@@ -89,7 +89,8 @@ def function_marginals(
     parameters: Mapping[str, Any], x: np.ndarray, *, rank: Any, normalised: bool
 ):
     prior = Prior(parameters, normalised)
-    means, variances = [], []
+    means = []
+    cov = np.zeros((len(parameters["offset"]),) * 2 + (len(x),))
     for j, K in enumerate(function_covariances(parameters, rank, normalised)):
         mean, var = _projected(
             K,
@@ -99,8 +100,8 @@ def function_marginals(
             parameters["q_cov"][j],
         )
         means.append(parameters["offset"][j] + mean)
-        variances.append(var)
-    return np.stack(means), np.stack(variances)
+        cov[j, j] = var
+    return np.stack(means), cov
 
 
 def latent_covariances(parameters: Mapping[str, Any], rank: Any, normalised: bool):
@@ -120,21 +121,15 @@ def latent_marginals(
     """As for the LMC, but each function has its own K_fu and K_ff."""
     prior = Prior(parameters, normalised)
     K_uu = latent_covariances(parameters, rank, normalised)
-    means, variances = [], []
-    for j, offset in enumerate(parameters["offset"]):
-        mean, var = offset + np.zeros(len(x)), np.diag(prior.ff(j, j, x, x)).copy()
-        for q, K in enumerate(K_uu):
-            own_mean, own_var = _projected(
-                K,
-                prior.fu(j, q, x, parameters["inducing"][q]),
-                np.zeros(len(x)),
-                parameters["q_mean"][q],
-                parameters["q_cov"][q],
-            )
-            mean, var = mean + own_mean, var + own_var
-        means.append(mean)
-        variances.append(var)
-    return np.stack(means), np.stack(variances)
+    each = range(len(parameters["offset"]))
+    mean = np.repeat(np.asarray(parameters["offset"])[:, None], len(x), axis=1)
+    cov = np.array([[np.diag(prior.ff(j, i, x, x)) for i in each] for j in each])
+    for q, K in enumerate(K_uu):
+        z, m, V = (parameters[key][q] for key in ("inducing", "q_mean", "q_cov"))
+        A = np.stack([np.linalg.solve(K, prior.fu(j, q, x, z).T).T for j in each])
+        mean = mean + A @ m
+        cov = cov + np.einsum("jnm,mk,ink->jin", A, V - K, A)
+    return mean, cov
 
 
 FUNCTION = paper.Form(function_covariances, function_marginals)

@@ -101,10 +101,10 @@ def marginals(
     rank: int | Sequence[int] = 1,
     normalised: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Means and variances of q(f_dj) at x, of shape (J, N) each.
+    """Means (J, N) and covariances (J, J, N) of the f_dj at each x under q.
 
     m_f = A m and V_f = K_ff + A (V - K_uu) A^T with A = K_fu K_uu^-1; the blocks of
-    K_fu are a_djq k_q(x, Z_q), K_ff = sum_q a_djq^2 k_q(x, x).
+    K_fu are a_djq k_q(x, Z_q), K_ff = sum_q a_djq a_dj'q k_q(x, x).
     """
     K_uu: Any = scipy.linalg.block_diag(
         *inducing_covariances(parameters, rank, normalised)
@@ -119,27 +119,35 @@ def marginals(
     k_xx = np.stack(
         [np.diag(kernel(x, x, scale, normalised)) for scale in scales], axis=1
     )
-    means, variances = [], []
-    for weights, offset in zip(
-        parameters["weights"], parameters["offset"], strict=True
-    ):
+    W = parameters["weights"]
+    A = []
+    for weights in W:
         K_fu = np.hstack([a * k for a, k in zip(weights, k_xu, strict=True)])
-        A = np.linalg.solve(K_uu, K_fu.T).T
-        means.append(offset + A @ m)
-        variances.append(k_xx @ weights**2 + np.diag(A @ (V - K_uu) @ A.T))
-    return np.stack(means), np.stack(variances)
+        A.append(np.linalg.solve(K_uu, K_fu.T).T)
+    means = [
+        offset + own @ m for own, offset in zip(A, parameters["offset"], strict=True)
+    ]
+    each = range(len(W))
+    covariances = [
+        [k_xx @ (W[j] * W[i]) + np.diag(A[j] @ (V - K_uu) @ A[i].T) for i in each]
+        for j in each
+    ]
+    return np.stack(means), np.array(covariances)
 
 
 def expected_log_density(
-    output: Output, mean: np.ndarray, var: np.ndarray, noise: float | None, nodes: int
+    output: Output, mean: np.ndarray, cov: np.ndarray, noise: float | None, nodes: int
 ) -> np.ndarray:
-    """E[log p(y_n | f_n)] under independent f_l ~ N(mean_l, var_l), on a full grid."""
+    """E[log p(y_n | f_n)] under f_n ~ N(mean_n, cov_n), on a full grid."""
     t, w = np.polynomial.hermite.hermgauss(nodes)
     num_functions = len(mean)
     grid = np.stack(np.meshgrid(*[np.sqrt(2) * t] * num_functions, indexing="ij"))
     weights = ft.reduce(np.multiply.outer, [w / np.sqrt(np.pi)] * num_functions)
-    z = grid.reshape(num_functions, 1, -1)
-    f = mean[:, :, None] + np.sqrt(var)[:, :, None] * z
+    z = grid.reshape(num_functions, -1)
+    # By eigenvectors: perfectly correlated functions have no Cholesky factor.
+    values, vectors = np.linalg.eigh(np.moveaxis(cov, -1, 0))
+    root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+    f = mean[:, :, None] + np.einsum("njk,ks->jns", root, z)
     values = log_density(output.likelihood, output.y[:, None], f, noise)
     return values @ weights.ravel()
 
@@ -181,11 +189,12 @@ def nelbo(
     normalised: bool = False,
     nodes: int = 50,
     form: Form = LMC,
+    factorised: bool = False,
 ) -> float:
     """Minus the ELBO at the arrays of `MotleyGP.parameters()`.
 
-    sum_d (N_d / B_d) sum_n E_q(f_d1n) .. q(f_dJn)[-log p(y_dn | f)]
-    + sum_q KL[q(u_q) || p(u_q)]
+    sum_d (N_d / B_d) sum_n E_q(f_dn)[-log p(y_dn | f)] + sum_q KL[q(u_q) || p(u_q)],
+    where q(f_dn) is q(f_d1n) .. q(f_dJn), as in the paper, if `factorised`.
     """
     K_uu = form.inducing_covariances(parameters, rank, normalised)
     total = sum(
@@ -198,13 +207,14 @@ def nelbo(
         first = functions.stop
         seen = ~np.isnan(output.y)
         output = output._replace(x=output.x[seen], y=output.y[seen])
-        mean, var = form.marginals(
+        mean, cov = form.marginals(
             parameters, output.x, rank=rank, normalised=normalised
         )
+        cov = cov[functions, functions]
+        if factorised:
+            cov = cov * np.eye(len(cov))[:, :, None]
         noise = parameters["noise"].get(output.name)
-        terms = expected_log_density(
-            output, mean[functions], var[functions], noise, nodes
-        )
+        terms = expected_log_density(output, mean[functions], cov, noise, nodes)
         size = len(output.y)
         scale = (size if output.total is None else output.total) / size
         total -= scale * float(np.sum(terms))

@@ -10,6 +10,7 @@ from motleygp.estimator import door, settings
 from motleygp.estimator.attributes import FittedAttributes
 from motleygp.inference import Model, Posterior
 from motleygp.numerics.chunks import chunks
+from motleygp.numerics.packed import rows_of_blocks, unpacked
 from motleygp.prediction import AbstractPredictive, Fitted, distributions, functions
 from motleygp.progress import watched_rows
 from motleygp.tables import Column, filling, frames
@@ -198,18 +199,25 @@ class Predictor(FittedAttributes):
             for name, block in zip(fitted.outputs, fitted.model.blocks, strict=True)
         }
 
-    def latent(self, X: Any) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    def latent(
+        self, X: Any, covariance: bool = False
+    ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """Mean and variance of each output's parameter functions: (N, J_d) each.
+
+        With `covariance`, covariance matrices, (N, J_d, J_d), replace the variances.
 
         For a standardised real output, they refer to the standardised values.
         """
         fitted = self._checked_fit()
         x = fitted.scaling.inputs(door.new_inputs(fitted, X))
         mean, var = functions.moments(fitted.model, fitted.q, x)
-        return {
-            name: (mean[list(block)].T, var[list(block)].T)
-            for name, block in zip(fitted.outputs, fitted.model.blocks, strict=True)
-        }
+        blocks = fitted.model.blocks
+        rows = rows_of_blocks([len(block) for block in blocks], len(var))
+        found = {}
+        for name, block, own in zip(fitted.outputs, blocks, rows, strict=True):
+            second = unpacked(var[own], len(block)) if covariance else var[list(block)]
+            found[name] = mean[list(block)].T, second.T
+        return found
 
 
 def _filled(p: AbstractPredictive, y: Any, column: Column | None) -> Any:

@@ -5,10 +5,11 @@ posterior of f is approximated by the N(m, S) that maximises
 
     sum_d E[log p(y_d | f_d)] - KL[N(m, S) || N(m_0, S_0)],
 
-whose optimum has S^-1 = S_0^-1 + diag(lambda) and S^-1 m = S_0^-1 m_0 + eta. A natural
-gradient step of length b moves (lambda, eta) towards (-2 g_v, g_m - 2 g_v m), with g_m
-and g_v the derivatives of the expected log likelihood in the means and variances of f.
-For Gaussian outputs of known noise, the first step is exact; its length is 1.
+whose optimum has S^-1 = S_0^-1 + Lambda and S^-1 m = S_0^-1 m_0 + eta, with Lambda zero
+between functions of different outputs. A natural gradient step of length b moves
+(Lambda, eta) towards (-2 G, g - 2 G m), with g and G the derivatives of the expected
+log likelihood in the means and covariances of f. For Gaussian outputs of known noise,
+the first step is exact; its length is 1.
 """
 
 import warnings
@@ -22,6 +23,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from motleygp.likelihoods import AbstractLikelihood
+from motleygp.numerics.packed import packed, unpacked
 
 _MAX_STEPS = 200
 # The steps end when no row's bound gains more than this, in nats.
@@ -30,26 +32,26 @@ _SHORTEST = 2.0**-50
 
 
 class _Sites(NamedTuple):
-    """lambda and eta of every function at every row."""
+    """Lambda and eta of every row."""
 
-    precision: Float[np.ndarray, "N J"]
+    precision: Float[np.ndarray, "N J J"]
     shift: Float[np.ndarray, "N J"]
 
 
 class _Gaussian(NamedTuple):
-    """N(m, S) at every row: means, variances, and KL[N(m, S) || N(m_0, S_0)]."""
+    """N(m, S) at every row: means, covariances, and KL[N(m, S) || N(m_0, S_0)]."""
 
     mean: Float[np.ndarray, "N J"]
-    var: Float[np.ndarray, "N J"]
+    cov: Float[np.ndarray, "N J J"]
     kl: Float[np.ndarray, " N"]
 
 
 class Conditioned(NamedTuple):
-    """Means and variances of all functions, and whether each row is as it was, because
-    its values are too far from what the model expects."""
+    """Means and covariances of all functions, and whether each row is as it was,
+    because its values are too far from what the model expects."""
 
     mean: Float[np.ndarray, "J N"]
-    var: Float[np.ndarray, "J N"]
+    cov: Float[np.ndarray, "N J J"]
     stuck: Bool[np.ndarray, " N"]
 
 
@@ -71,17 +73,20 @@ def condition(
     outputs: Sequence[Observed],
 ) -> Conditioned:
     """All functions given the observed outputs."""
-    start = mean.T
-    sites = _Sites(np.zeros_like(start), np.zeros_like(start))
+    start, root = mean.T, _root(cov)
+    sites = _Sites(np.zeros_like(cov), np.zeros_like(start))
     length = np.ones(len(start))
-    now = _posterior(start, cov, sites)
+    now = _posterior(start, root, sites)
     fit, target = _terms(outputs, now)
     bound = fit - now.kl
     better = np.ones(len(start), bool)
     for _ in range(_MAX_STEPS):
-        b = length[:, None]
-        tried = jax.tree.map(lambda s, t, b=b: (1.0 - b) * s + b * t, sites, target)
-        new = _posterior(start, cov, tried)
+        tried = jax.tree.map(
+            lambda s, t, b=length: s + (t - s) * b.reshape(-1, *(1,) * (s.ndim - 1)),
+            sites,
+            target,
+        )
+        new = _posterior(start, root, tried)
         new_fit, new_target = _terms(outputs, new)
         gain = new_fit - new.kl - bound
         better = gain >= -_ENOUGH  # False for NaN
@@ -93,8 +98,8 @@ def condition(
         length = np.where(better, np.minimum(2.0 * length, 1.0), 0.5 * length)
         if not np.where(better, gain > _ENOUGH, length > _SHORTEST).any():
             break
-    stuck = ~better & (length <= _SHORTEST) & ~sites.precision.any(axis=1)
-    return Conditioned(now.mean.T, now.var.T, stuck)
+    stuck = ~better & (length <= _SHORTEST) & ~sites.precision.any(axis=(1, 2))
+    return Conditioned(now.mean.T, now.cov, stuck)
 
 
 def warn_if_stuck(stuck: np.ndarray) -> None:
@@ -111,51 +116,64 @@ def _where(rows: np.ndarray, new: np.ndarray, old: np.ndarray) -> np.ndarray:
     return np.where(rows.reshape(-1, *(1,) * (new.ndim - 1)), new, old)
 
 
-def _posterior(start: np.ndarray, cov: np.ndarray, sites: _Sites) -> _Gaussian:
-    """N(m, S) of each row, and its KL.
+def _root(cov: np.ndarray) -> np.ndarray:
+    """The symmetric square root of each matrix, which may be singular."""
+    values, vectors = np.linalg.eigh(cov)
+    scaled = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+    return scaled @ np.swapaxes(vectors, 1, 2)
 
-    With R = diag(lambda)^1/2 and B = I + R S_0 R, S = S_0 - S_0 R B^-1 R S_0, which
-    also holds for a singular S_0; with r = eta - lambda m_0, m = m_0 + S r and
 
-        2 KL = log |B| - tr(lambda S) + (m - m_0)^T (r - lambda (m - m_0)).
+def _posterior(start: np.ndarray, root: np.ndarray, sites: _Sites) -> _Gaussian:
+    """N(m, S) of each row, and its KL; NaN where S is not positive definite.
+
+    With R the square root of S_0 and B = I + R Lambda R, S = R B^-1 R, which also holds
+    for a singular S_0; with r = eta - Lambda m_0, m = m_0 + S r and
+
+        2 KL = log |B| - tr(Lambda S) + (m - m_0)^T (r - Lambda (m - m_0)).
     """
-    root = np.sqrt(sites.precision)
-    scaled = cov * root[:, None, :]
-    inner = np.eye(cov.shape[-1]) + root[:, :, None] * scaled
-    s = cov - scaled @ np.linalg.solve(inner, np.swapaxes(scaled, 1, 2))
-    r = sites.shift - sites.precision * start
-    moved = np.einsum("nij,nj->ni", s, r)
-    var = np.maximum(np.einsum("nii->ni", s), 0.0)
-    _, log_det = np.linalg.slogdet(inner)
+    inner = np.eye(root.shape[-1]) + root @ sites.precision @ root
+    finite = np.isfinite(inner).all(axis=(1, 2))
+    values, vectors = np.linalg.eigh(np.where(finite[:, None, None], inner, 0.0))
+    values = np.where(finite[:, None] & (values > 0), values, np.nan)
+    half = root @ vectors / np.sqrt(values)[:, None, :]
+    cov = half @ np.swapaxes(half, 1, 2)
+    r = sites.shift - np.einsum("nij,nj->ni", sites.precision, start)
+    moved = np.einsum("nij,nj->ni", cov, r)
+    pulled = r - np.einsum("nij,nj->ni", sites.precision, moved)
     twice = (
-        log_det
-        - np.sum(sites.precision * var, axis=1)
-        + np.sum(moved * (r - sites.precision * moved), axis=1)
+        np.sum(np.log(values), axis=1)
+        - np.sum(sites.precision * cov, axis=(1, 2))
+        + np.sum(moved * pulled, axis=1)
     )
-    return _Gaussian(start + moved, var, 0.5 * twice)
+    return _Gaussian(start + moved, cov, 0.5 * twice)
 
 
 def _terms(outputs: Sequence[Observed], now: _Gaussian) -> tuple[np.ndarray, _Sites]:
     """The expected log likelihood of each row, and the sites of a step of length 1."""
     total = np.zeros(len(now.mean))
-    precision, shift = np.zeros_like(now.mean), np.zeros_like(now.mean)
+    precision, shift = np.zeros_like(now.cov), np.zeros_like(now.mean)
     for likelihood, functions, y, log_exposure in outputs:
         own = list(functions)
+        block = np.ix_(range(len(now.mean)), own, own)
         seen = ~np.isnan(y)
-        mean, var = now.mean[:, own].T.copy(), now.var[:, own].T
+        mean, cov = now.mean[:, own].T.copy(), now.cov[block]
         mean[0] += log_exposure
         # A stand-in for missing values, so that one program serves all rows.
         y = np.where(seen, y, y[seen][0] if seen.any() else 0.0)
+        var = packed(np.moveaxis(cov, 0, -1))
         value, g_mean, g_var = (
             np.asarray(a)
             for a in _expected_log_prob(likelihood, *map(jnp.asarray, (y, mean, var)))
         )
-        # Where log p is not concave, the precision of the site would be negative.
-        own_precision = np.where(seen, np.maximum(-2.0 * g_var, 0.0), 0.0)
+        # The derivative in a covariance counts for both of its places in the matrix.
+        g_cov = unpacked(
+            np.concatenate([g_var[: len(own)], 0.5 * g_var[len(own) :]]), len(own)
+        )
+        own_precision = np.where(seen, -2.0 * g_cov, 0.0)
         total += np.where(seen, value, 0.0)
-        precision[:, own] = own_precision.T
-        own_shift = np.where(seen, g_mean, 0.0).T
-        shift[:, own] = own_shift + own_precision.T * now.mean[:, own]
+        precision[block] = np.moveaxis(own_precision, -1, 0)
+        pull = np.einsum("nij,nj->ni", precision[block], now.mean[:, own])
+        shift[:, own] = np.where(seen, g_mean, 0.0).T + pull
     return total, _Sites(precision, shift)
 
 
@@ -163,7 +181,7 @@ def _terms(outputs: Sequence[Observed], now: _Gaussian) -> tuple[np.ndarray, _Si
 def _expected_log_prob(
     likelihood: AbstractLikelihood, y: Array, mean: Array, var: Array
 ) -> tuple[Array, Array, Array]:
-    """E[log p(y | f)] and its derivatives in the means and variances of f."""
+    """E[log p(y | f)] and its derivatives in the means and second moments of f."""
 
     def summed(mean: Array, var: Array) -> tuple[Array, Array]:
         terms = likelihood.expected_log_prob(y, mean, var)

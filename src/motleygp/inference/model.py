@@ -1,5 +1,6 @@
 """The model: a prior, offsets, and one likelihood per output."""
 
+import dataclasses
 import itertools as it
 from collections.abc import Collection, Sequence
 from typing import Any, ClassVar
@@ -11,7 +12,7 @@ from jaxtyping import Array, Float, PyTree
 
 from motleygp.likelihoods import AbstractLikelihood
 from motleygp.named import Named
-from motleygp.priors import AbstractPrior
+from motleygp.priors import AbstractPrior, Blocks, apart
 
 
 class Model(Named):
@@ -26,6 +27,8 @@ class Model(Named):
     - `likelihoods`: one per output; their functions add up to J.
     - `fixed`: the names of parameters that are not learned, such as "lengthscale" or
       "offset": see `parameter_names`.
+    - `factorised`: whether the objective and predictions ignore the covariances between
+      the functions of an output, as in the paper. It is then no bound on the evidence.
     """
 
     kind: ClassVar[str] = "model"
@@ -35,6 +38,7 @@ class Model(Named):
     offset: Float[Array, " J"]
     likelihoods: tuple[AbstractLikelihood, ...]
     fixed: tuple[str, ...] = eqx.field(static=True, default=())
+    factorised: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self) -> None:
         total = sum(likelihood.num_functions for likelihood in self.likelihoods)
@@ -51,6 +55,13 @@ class Model(Named):
         """The parameter functions of each output, by their index among all J."""
         ends = it.accumulate((p.num_functions for p in self.likelihoods), initial=0)
         return tuple(tuple(range(a, b)) for a, b in it.pairwise(ends))
+
+    def joint_blocks(self, outputs: Sequence[int] | None = None) -> Blocks:
+        """The functions of some outputs, by default of all, in blocks within which
+        covariances count."""
+        every = range(len(self.likelihoods)) if outputs is None else outputs
+        blocks = tuple(self.blocks[d] for d in every)
+        return apart(it.chain.from_iterable(blocks)) if self.factorised else blocks
 
 
 # The entry of `fixed` that stands for all parameters.
@@ -96,9 +107,9 @@ def with_fixed(model: Model, names: Collection[str]) -> Model:
     """The same model, with the parameters of these names not learned."""
     known = parameter_names(model)
     kept = tuple(name for name in known if name in names)
-    return Model(model.prior, model.offset, model.likelihoods, fixed=kept)
+    return dataclasses.replace(model, fixed=kept)
 
 
 def all_fixed(model: Model) -> Model:
     """The same model with all parameters fixed, so that only q(u) is learned."""
-    return Model(model.prior, model.offset, model.likelihoods, fixed=(_EVERYTHING,))
+    return dataclasses.replace(model, fixed=(_EVERYTHING,))

@@ -8,11 +8,13 @@ with g_m and g_v the derivatives of the likelihood terms in the mean and varianc
     dF/dm = sum_n B_n g_m,n + m,    2 dF/dV + V^-1 = I + 2 sum_n B_n g_v,n B_n^T
 
 for F = -ELBO in the whitened variable, with B the whitened projections. The gradient of
-theta is the same (g_m, g_v) pulled back through the projections.
+theta is the same (g_m, g_v) pulled back through the projections. The functions of one
+output share u, so they are correlated under q(f); g_v includes the derivatives in their
+covariances.
 """
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -21,21 +23,23 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from motleygp._types import Moments, Scalar, SpanMoments
-from motleygp.inference.data import Block, Dataset
+from motleygp.inference.data import Dataset
+from motleygp.inference.expected import expected_log_lik, log_predictives
 from motleygp.inference.model import Model, trainable
 from motleygp.inference.posterior import (
     Columns,
     NaturalTerms,
+    Pairs,
     Posterior,
     divergence,
     from_precision,
     kl_to_prior,
+    pairs_of,
     prior_factors,
     project,
 )
-from motleygp.likelihoods import AbstractLikelihood
 from motleygp.numerics.linalg import inverse_lower, over_groups, solve_lower
-from motleygp.priors import AbstractPrior, Sites, everywhere, join, pick
+from motleygp.priors import AbstractPrior, Sites, join, pick
 
 # Columns of a group per evaluation, when the bound is on all of the data.
 _COLUMNS = 8192
@@ -62,8 +66,10 @@ class Gradients(NamedTuple):
 
 
 def function_moments(model: Model, q: Posterior, x: Float[Array, "N P"]) -> Moments:
-    """Mean and variance of every parameter function at x, offsets included."""
-    (moments,) = _moments(model, q, everywhere(x, len(model.offset)))
+    """Mean of every parameter function at x, offsets included; and the variances, with
+    the covariances between the functions of each output after them unless these are
+    independent: see `numerics.packed`."""
+    (moments,) = _moments(model, q, join([(x, model.joint_blocks())]))
     return moments
 
 
@@ -125,35 +131,8 @@ def _data_terms(model: Model, q: Posterior, data: Dataset) -> Float[Array, " D"]
 
 @eqx.filter_jit
 def _log_predictives(model: Model, q: Posterior, data: Dataset) -> Float[Array, " D"]:
-    """Sums of log predictive densities, zero for outputs not in `data`."""
-    sums = jnp.zeros(len(model.likelihoods))
-    every = _moments(model, q, _sites(model, data))
-    for block, (mean, var) in zip(data, every, strict=True):
-        first = 0
-        for place, d in enumerate(block.outputs):
-            likelihood = model.likelihoods[d]
-            own = slice(first, first + likelihood.num_functions)
-            first = own.stop
-            exposed = _exposed(block, mean[own], place)
-            log_prob = likelihood.log_predictive(block.y[place], exposed, var[own])
-            sums = sums.at[d].set(jnp.sum(_weighted(block, log_prob, place)))
-    return sums
-
-
-def _exposed(block: Block, mean: Array, places: Any) -> Array:
-    """The means of some outputs' functions, (..., L, N), log exposure included.
-
-    It is added to the first function, the log rate; it is 0 for outputs that are not
-    counts.
-    """
-    if block.log_exposure is None:
-        return mean
-    return mean.at[..., 0, :].add(block.log_exposure[places])
-
-
-def _weighted(block: Block, terms: Array, places: Any) -> Array:
-    """Terms of some outputs, (..., N), times their weights."""
-    return terms if block.weight is None else terms * block.weight[places]
+    moments = _moments(model, q, _sites(model, data))
+    return log_predictives(model.likelihoods, moments, data)
 
 
 _kl_to_prior = eqx.filter_jit(kl_to_prior)
@@ -204,8 +183,10 @@ def gradients(
         offset=in_offset,
         likelihoods=eqx.combine(in_lik, fixed_lik),
         fixed=model.fixed,
+        factorised=model.factorised,
     )
-    natural = _natural_terms(q, columns.basis, g_mean, g_var, base)
+    pairs = pairs_of(model.prior, sites)
+    natural = _natural_terms(q, columns.basis, g_mean, g_var, pairs, base)
     kl = kl_to_prior(q) if base is None else divergence(q, base)
     return (
         Terms(terms, kl, jnp.max(columns.jitter)),
@@ -263,14 +244,21 @@ def _natural_terms(
     q: Posterior,
     basis: Float[Array, "G M C"],
     g_mean: Float[Array, "G C"],
-    g_var: Float[Array, "G C"],
+    g_var: Float[Array, "G E"],
+    pairs: Pairs,
     base: Posterior | None,
 ) -> NaturalTerms:
     """The terms of the data plus those of the base N(m_0, P_0^-1), P_0 (m - m_0) and
     P_0, which are m and I for p(u)."""
 
     def one_group(basis: Array, g_mean: Array, g_var: Array) -> NaturalTerms:
-        return NaturalTerms(basis @ g_mean, 2.0 * (basis * g_var[None, :]) @ basis.T)
+        size = basis.shape[1]
+        target = 2.0 * (basis * g_var[None, :size]) @ basis.T
+        if pairs.functions:
+            left, right = pairs.sides(basis)
+            between = (left * g_var[None, size:]) @ right.T
+            target = target + between + between.T
+        return NaturalTerms(basis @ g_mean, target)
 
     data = over_groups(one_group, basis, g_mean, g_var)
     if base is None:
@@ -294,50 +282,4 @@ def _mix(
 
 def _sites(model: Model, data: Dataset) -> Sites:
     """The rows of each block, with the functions of its outputs."""
-    blocks = model.blocks
-    return join(
-        [(block.x, sum((blocks[d] for d in block.outputs), ())) for block in data]
-    )
-
-
-def expected_log_lik(
-    likelihoods: tuple[AbstractLikelihood, ...],
-    moments: tuple[SpanMoments, ...],
-    data: Dataset,
-) -> Float[Array, " D"]:
-    """Each output's scaled sum of E[log p(y | f)], zero for outputs not in `data`.
-
-    `moments` has the moments of each block's functions, in the order of its outputs.
-    Outputs of one type in one block share one call, so that the program for forty of
-    them is no larger than for one.
-    """
-    values: dict[int, Array] = {}
-    for block, own in zip(data, moments, strict=True):
-        sizes = [likelihoods[d].num_functions for d in block.outputs]
-        ends = np.cumsum([0, *sizes])
-        for alike in _alike(likelihoods, block.outputs):
-            places = [block.outputs.index(d) for d in alike]
-            functions = np.stack([np.arange(ends[i], ends[i + 1]) for i in places])
-            stacked = jax.tree.map(
-                lambda *leaves: jnp.stack(leaves), *[likelihoods[d] for d in alike]
-            )
-            mean, var = (m[functions] for m in own)
-            where = np.asarray(places)
-            mean = _exposed(block, mean, where)
-            terms = jax.vmap(lambda lik, y, m, v: lik.expected_log_prob(y, m, v))(
-                stacked, block.y[where], mean, var
-            )
-            sums = block.scale * jnp.sum(_weighted(block, terms, where), axis=1)
-            values |= dict(zip(alike, sums, strict=True))
-    none = jnp.zeros(())
-    return jnp.stack([values.get(d, none) for d in range(len(likelihoods))])
-
-
-def _alike(
-    likelihoods: tuple[AbstractLikelihood, ...], outputs: tuple[int, ...]
-) -> list[list[int]]:
-    """The outputs grouped by the type and settings of their likelihoods."""
-    kinds: dict[object, list[int]] = {}
-    for d in outputs:
-        kinds.setdefault(jax.tree.structure(likelihoods[d]), []).append(d)
-    return list(kinds.values())
+    return join([(block.x, model.joint_blocks(block.outputs)) for block in data])

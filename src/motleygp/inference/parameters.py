@@ -131,6 +131,7 @@ def with_theta(
             for name, likelihood in zip(names, model.likelihoods, strict=True)
         ),
         fixed=model.fixed,
+        factorised=model.factorised,
     )
 
 

@@ -5,11 +5,13 @@ the prior of v_g is N(0, I), the divergence does not depend on theta, and a chan
 theta carries q along. `unwhiten` gives the moments of u itself.
 """
 
+from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from motleygp._types import Scalar
@@ -89,7 +91,8 @@ class Columns(eqx.Module):
     """
 
     mean: Float[Array, "*G C"]
-    var: Float[Array, "*G C"]
+    var: Float[Array, "*G E"]
+    """The variances, and the covariances of the prior's `column_pairs`."""
     basis: Float[Array, "*G M C"]
     jitter: Float[Array, "*G"]
 
@@ -129,6 +132,7 @@ def group_divergence(new: Posterior, old: Posterior) -> Scalar:
 
 def project(prior: AbstractPrior, q: Posterior, sites: Sites) -> Columns:
     """Moments of each group's columns at the sites: B^T m and k - B^T B + B^T V B."""
+    pairs = pairs_of(prior, sites)
 
     def one_group(
         group: PyTree, mean: Float[Array, " M"], half: Float[Array, "M M"]
@@ -137,12 +141,48 @@ def project(prior: AbstractPrior, q: Posterior, sites: Sites) -> Columns:
         basis, jitter = whitened_columns(k.uu, k.ug, prior.jitter)
         # The prior's residual variance is a difference, which rounding must not make
         # negative; the diagonal of B^T V B is |H B|^2.
-        remaining = jnp.maximum(k.gg - jnp.sum(basis**2, axis=0), 0.0)
-        explained = jnp.sum(product(half, basis) ** 2, axis=0)
+        remaining = k.gg - pairs.products(basis)
+        size = basis.shape[1]
+        remaining = jnp.concatenate(
+            [jnp.maximum(remaining[:size], 0.0), remaining[size:]]
+        )
+        explained = pairs.products(product(half, basis))
         relative = jitter / jnp.mean(jnp.diagonal(k.uu))
         return Columns(mean @ basis, remaining + explained, basis, relative)
 
     return over_groups(one_group, prior.groups(), q.mean, q.half)
+
+
+class Pairs(NamedTuple):
+    """The pairs of a prior's columns whose covariances count, by the functions that
+    they belong to; see `AbstractPrior.column_pairs`."""
+
+    per_row: int
+    functions: Sequence[tuple[int, int]]
+
+    def products(self, columns: Float[Array, "M C"]) -> Float[Array, " E"]:
+        """The squared length of each column, and the inner product of each pair."""
+        own = jnp.sum(columns**2, axis=0)
+        if not self.functions:
+            return own
+        left, right = self.sides(columns)
+        return jnp.concatenate([own, jnp.sum(left * right, axis=0)])
+
+    def sides(
+        self, columns: Float[Array, "M C"]
+    ) -> tuple[Float[Array, "M K"], Float[Array, "M K"]]:
+        """The first and the second column of each pair."""
+        rows = columns.shape[0]
+        by_function = columns.reshape(rows, self.per_row, -1)
+        first, second = zip(*self.functions, strict=True)
+        return tuple(
+            by_function[:, np.array(side)].reshape(rows, -1) for side in (first, second)
+        )
+
+
+def pairs_of(prior: AbstractPrior, sites: Sites) -> Pairs:
+    """The pairs of this prior's columns at the sites."""
+    return Pairs(prior.columns_per_row, prior.column_pairs(sites))
 
 
 def project_jointly(

@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, PyTree
 from motleygp.named import Named
 from motleygp.numerics.chunks import in_chunks
 from motleygp.numerics.moments import mean_and_variance
+from motleygp.numerics.packed import colour
 from motleygp.numerics.quadrature import (
     dense_rule,
     expect_tensor,
@@ -36,10 +37,14 @@ class AbstractLikelihood(Named):
     """p(y | f) of one output, with f = (f_1, ..., f_L) its parameter functions.
 
     Every method is elementwise over observations: y has shape (*N), and f, or the mean
-    and variance of independent Gaussians f, has shape (L, *N). A new likelihood has a
-    `name` and the class variables below, and defines `log_prob`, the conditional
-    moments, `cdf`, `sample`, `in_support` and `from_line`; for real numbers,
-    `AbstractReal` provides the last two, `conditional_mean` and most class variables.
+    of Gaussian f, has shape (L, *N). The second moments of f are packed in `var`, (V,
+    *N): the L variances and then, unless the functions are independent, the covariances
+    of the pairs (1, 2), (1, 3), ..., (2, 3), ...: see `numerics.packed`.
+
+    A new likelihood has a `name` and the class variables below, and defines `log_prob`,
+    the conditional moments, `cdf`, `sample`, `in_support` and `from_line`; for real
+    numbers, `AbstractReal` provides the last two, `conditional_mean` and most class
+    variables.
     Everything else has a default; closed forms may replace the integrals, which are by
     quadrature for L <= 2. A likelihood with its own parameters lists them in `parts`,
     `parameters` and `with_parameters`.
@@ -144,15 +149,15 @@ class AbstractLikelihood(Named):
         self,
         y: Float[Array, "*N"],
         mean: Float[Array, "L *N"],
-        var: Float[Array, "L *N"],
+        var: Float[Array, "V *N"],
     ) -> Float[Array, "*N"]:
-        """E[log p(y | f)] for independent f_l ~ N(mean_l, var_l)."""
+        """E[log p(y | f)] for Gaussian f."""
         lifted = y.reshape(y.shape + (1,) * self.num_functions)
         return expect_tensor(
             lambda *f: self.log_prob(lifted, _stack(f)), mean, var, self.num_nodes
         )
 
-    # Predictions under q(f) = N(mean, diag var).
+    # Predictions under a Gaussian q(f).
 
     @abc.abstractmethod
     def conditional_mean(self, f: Float[Array, "L *N"]) -> Array:
@@ -163,7 +168,7 @@ class AbstractLikelihood(Named):
         """var[y | f]."""
 
     def predictive_moments(
-        self, mean: Float[Array, "L *N"], var: Float[Array, "L *N"]
+        self, mean: Float[Array, "L *N"], var: Float[Array, "V *N"]
     ) -> tuple[Array, Array]:
         """E[y] and var[y] = E[var[y | f]] + var[E[y | f]]."""
 
@@ -181,7 +186,7 @@ class AbstractLikelihood(Named):
         self,
         y: Float[Array, "*N"],
         mean: Float[Array, "L *N"],
-        var: Float[Array, "L *N"],
+        var: Float[Array, "V *N"],
     ) -> Float[Array, "*N"]:
         """log E[p(y | f)]: the log density of a new observation."""
 
@@ -227,8 +232,7 @@ class AbstractLikelihood(Named):
         z = np.stack([axis.ravel()[kept] for axis in grid])
         # NumPy throughout: root finding varies the number of rows, and JAX would
         # compile anew for each.
-        z = z.reshape((z.shape[0],) + (1,) * (mean.ndim - 1) + (-1,))
-        f = mean[..., None] + np.sqrt(var)[..., None] * z
+        f = mean[..., None] + colour(var, z)
         return self.cdf(y[..., None], f) @ (weights[kept] / weights[kept].sum())
 
     def predictive_crps(

@@ -11,6 +11,7 @@ from jaxtyping import Array
 from motleygp.likelihoods._base import AbstractLikelihood
 from motleygp.likelihoods._gamma import FINEST
 from motleygp.numerics.moments import mean_and_variance
+from motleygp.numerics.packed import covariance
 from motleygp.numerics.quadrature import expect, expect_tensor
 from motleygp.numerics.special import stirling_remainder
 
@@ -47,14 +48,15 @@ class Beta(AbstractLikelihood):
 
     def expected_log_prob(self, y: Array, mean: Array, var: Array) -> Array:
         log_y, log_1_y = jnp.log(y), jnp.log1p(-y)
-        a, b = jnp.exp(mean + 0.5 * var)
-        # E[exp(f) h(f)] = E[exp f] E[h(f + v)]: the weight a moves the mean, and the
-        # rest depends only on the difference of two Gaussians.
-        d, spread = mean[0] - mean[1], var[0] + var[1]
-        in_a = expect(softplus, -d - var[0], spread, self.num_nodes_1d)
-        in_b = expect(softplus, d - var[1], spread, self.num_nodes_1d)
+        a, b = jnp.exp(mean + 0.5 * var[:2])
+        # E[exp(f) h(f, g)] = E[exp f] E[h(f + v, g + c)]: the weight a moves the means,
+        # and the rest depends only on the difference of two Gaussians.
+        c = covariance(var, 2, 0, 1)
+        d, spread = mean[0] - mean[1], var[0] + var[1] - 2.0 * c
+        in_a = expect(softplus, c - d - var[0], spread, self.num_nodes_1d)
+        in_b = expect(softplus, c + d - var[1], spread, self.num_nodes_1d)
         alone = expect(
-            lambda f: stirling_remainder(jnp.exp(f)), mean, var, self.num_nodes
+            lambda f: stirling_remainder(jnp.exp(f)), mean, var[:2], self.num_nodes
         )
         together = expect_tensor(
             lambda f, g: stirling_remainder(jnp.exp(f) + jnp.exp(g)),

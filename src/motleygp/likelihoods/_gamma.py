@@ -9,6 +9,7 @@ from jaxtyping import Array
 
 from motleygp.likelihoods._base import AbstractLikelihood
 from motleygp.numerics.moments import mean_and_variance
+from motleygp.numerics.packed import covariance
 from motleygp.numerics.quadrature import expect
 from motleygp.numerics.special import stirling_remainder
 
@@ -40,13 +41,14 @@ class Gamma(AbstractLikelihood):
         return -shape * (jnp.expm1(t) - t) + stirling_remainder(shape) - log_y
 
     def expected_log_prob(self, y: Array, mean: Array, var: Array) -> Array:
-        # E[a f_1] = E[a] (m_1 + v_1); only r(a) needs a rule, in one dimension.
+        # E[a f_1] = E[a] (m_1 + v_1) and E[a f_2] = E[a] (m_2 + c); only r(a) needs a
+        # rule, in one dimension.
         log_y = jnp.log(y)
-        shape, rate = jnp.exp(mean + 0.5 * var)
+        shape, rate = jnp.exp(mean + 0.5 * var[:2])
         remainder = expect(
             lambda f: stirling_remainder(jnp.exp(f)), mean[0], var[0], self.num_nodes_1d
         )
-        t = mean[1] + log_y - mean[0] - var[0]
+        t = mean[1] + covariance(var, 2, 0, 1) + log_y - mean[0] - var[0]
         return -(rate * y - shape * (1.0 + t)) + remainder - log_y
 
     def conditional_mean(self, f: Array) -> Array:
@@ -57,9 +59,11 @@ class Gamma(AbstractLikelihood):
 
     def predictive_moments(self, mean: Array, var: Array) -> tuple[Array, Array]:
         # The mean exp(f_1 - f_2) is log-normal.
-        spread = var[0] + var[1]
+        c = covariance(var, 2, 0, 1)
+        spread = var[0] + var[1] - 2.0 * c
         first = jnp.exp(mean[0] - mean[1] + 0.5 * spread)
-        within = jnp.exp(mean[0] - 2.0 * mean[1] + 0.5 * (var[0] + 4.0 * var[1]))
+        wider = var[0] + 4.0 * var[1] - 4.0 * c
+        within = jnp.exp(mean[0] - 2.0 * mean[1] + 0.5 * wider)
         return first, within + first**2 * jnp.expm1(spread)
 
     def cdf(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:

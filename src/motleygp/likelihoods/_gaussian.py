@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, PyTree
 
 from motleygp.likelihoods._real import AbstractReal
 from motleygp.numerics.moments import mean_and_variance
+from motleygp.numerics.packed import TINY_VARIANCE, covariance
 from motleygp.numerics.quadrature import hermite_rule, log_expect_exp
 
 _LOG_2PI = math.log(2.0 * math.pi)
@@ -124,6 +125,13 @@ class Gaussian(AbstractReal):
         return fitted, np.array([mean])
 
 
+def _given_second(var: Any) -> tuple[Any, Any]:
+    """The slope of E[f_1 | f_2] in f_2, and var[f_1 | f_2]."""
+    v, c = var[1] + TINY_VARIANCE, covariance(var, 2, 0, 1)
+    rest = var[0] - c * c / v
+    return c / v, rest * (rest > 0.0)
+
+
 class HetGaussian(AbstractReal):
     """y ~ N(f_1, exp f_2): the noise variance has its own function."""
 
@@ -134,9 +142,10 @@ class HetGaussian(AbstractReal):
         return _log_normal(y, f[0], f[1])
 
     def expected_log_prob(self, y: Array, mean: Array, var: Array) -> Array:
-        # E[exp(-f_2)] = exp(-m_2 + v_2/2), E[(y - f_1)^2] = (y - m_1)^2 + v_1.
+        # E[exp(-f_2) (y - f_1)^2] = exp(-m_2 + v_2/2) ((y - m_1 + c)^2 + v_1): the
+        # weight exp(-f_2) moves the mean of f_1 by -c.
         precision = jnp.exp(0.5 * var[1] - mean[1])
-        square = (y - mean[0]) ** 2 + var[0]
+        square = (y - mean[0] + covariance(var, 2, 0, 1)) ** 2 + var[0]
         return -0.5 * (_LOG_2PI + mean[1] + precision * square)
 
     def conditional_variance(self, f: Array) -> Array:
@@ -147,12 +156,16 @@ class HetGaussian(AbstractReal):
 
     def log_predictive(self, y: Array, mean: Array, var: Array) -> Array:
         # f_1 integrates in closed form; only f_2 needs quadrature.
+        slope, rest = _given_second(var)
+
         def log_prob(f: Array) -> Array:
             extra = (1,) * (f.ndim - y.ndim)
-            a, m, v = (t.reshape(t.shape + extra) for t in (y, mean[0], var[0]))
-            return _log_normal(a, m, jnp.log(v + jnp.exp(f)))
+            a, m, n, k, v = (
+                t.reshape(t.shape + extra) for t in (y, *mean, slope, rest)
+            )
+            return _log_normal(a, m + k * (f - n), jnp.log(v + jnp.exp(f)))
 
-        return log_expect_exp(log_prob, mean[1:], var[1:], self.num_nodes_1d)
+        return log_expect_exp(log_prob, mean[1:], var[1:2], self.num_nodes_1d)
 
     def cdf(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
         return scipy.special.ndtr((y - f[0]) * np.exp(-0.5 * f[1]))
@@ -162,9 +175,11 @@ class HetGaussian(AbstractReal):
     ) -> np.ndarray:
         # Given f_2, the cdf has a closed form that is smooth in f_2.
         nodes, weights = hermite_rule(self.num_nodes_1d, trim=True)
-        f = mean[1][..., None] + np.sqrt(var[1])[..., None] * nodes
-        std = np.sqrt(var[0][..., None] + np.exp(f))
-        return scipy.special.ndtr((y - mean[0])[..., None] / std) @ weights
+        slope, rest = (np.asarray(a)[..., None] for a in _given_second(var))
+        moved = np.sqrt(var[1])[..., None] * nodes
+        std = np.sqrt(rest + np.exp(mean[1][..., None] + moved))
+        centre = mean[0][..., None] + slope * moved
+        return scipy.special.ndtr((y[..., None] - centre) / std) @ weights
 
     def sample(self, rng: np.random.Generator, f: np.ndarray) -> np.ndarray:
         return f[0] + np.exp(0.5 * f[1]) * rng.standard_normal(f[0].shape)

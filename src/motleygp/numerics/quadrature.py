@@ -1,16 +1,17 @@
-"""Expectations under independent Gaussians by Gauss-Hermite quadrature."""
+"""Expectations under a few Gaussians by Gauss-Hermite quadrature; their second moments
+are packed as in `numerics.packed`."""
 
 import functools as ft
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-# A variance below this is rounding error; the floor keeps d sqrt(v)/dv finite.
-_TINY_VARIANCE = 1e-18
+from motleygp.numerics.packed import TINY_VARIANCE, covariance, factor
+
 _TRIMMED_WEIGHT = 1e-12
 _DENSE_REACH = 7.0
 # The search for a mode: the steps, their cap, and the multiples of a step to try.
@@ -56,7 +57,7 @@ def nodes_at(
     mean: Float[Array, "*N"], var: Float[Array, "*N"], rule: Rule
 ) -> Float[Array, "*N K"]:
     """The nodes of the rule for N(mean, var), along a new last axis."""
-    std = jnp.sqrt(jnp.maximum(var, _TINY_VARIANCE))
+    std = jnp.sqrt(jnp.maximum(var, TINY_VARIANCE))
     return mean[..., None] + std[..., None] * jnp.asarray(rule[0])
 
 
@@ -78,22 +79,27 @@ def tensor_weights(rules: Sequence[Rule]) -> np.ndarray:
 
 
 def tensor_nodes(
-    mean: Float[Array, "L *N"], var: Float[Array, "L *N"], rules: Sequence[Rule]
+    mean: Float[Array, "L *N"], var: Float[Array, "V *N"], rules: Sequence[Rule]
 ) -> list[Float[Array, "..."]]:
-    """The nodes of the product rule, one broadcastable array per function."""
+    """The nodes of the product rule, one broadcastable array per function: f = m + C z,
+    with C the lower Cholesky factor of the covariance."""
+    size, extra = len(rules), (1,) * len(rules)
     lifted = []
-    for i, (m, v, rule) in enumerate(zip(mean, var, rules, strict=True)):
-        f = nodes_at(m, v, rule)
-        axes = [1] * len(rules)
-        axes[i] = f.shape[-1]
-        lifted.append(f.reshape(f.shape[:-1] + tuple(axes)))
+    for m, row in zip(mean, factor(var, size), strict=True):
+        f = m.reshape(m.shape + extra)
+        for k, entry in row.items():
+            axes = [1] * size
+            axes[k] = -1
+            z = jnp.asarray(rules[k][0]).reshape(axes)
+            f = f + entry.reshape(entry.shape + extra) * z
+        lifted.append(f)
     return lifted
 
 
 def expect_tensor(
     fn: Callable[..., Float[Array, "..."]],
     mean: Float[Array, "L *N"],
-    var: Float[Array, "L *N"],
+    var: Float[Array, "V *N"],
     num_nodes: int,
     *,
     trim: bool = False,
@@ -108,20 +114,20 @@ def expect_tensor(
 def log_expect_exp(
     log_fn: Callable[..., Float[Array, "..."]],
     mean: Float[Array, "L *N"],
-    var: Float[Array, "L *N"],
+    var: Float[Array, "V *N"],
     num_nodes: int,
 ) -> Float[Array, "*N"]:
-    """log E[exp(log_fn(f))] for f ~ N(mean, diag var), L <= 2.
+    """log E[exp(log_fn(f))] for Gaussian f, L <= 2.
 
     `log_fn` is elementwise and takes arrays with further axes at the end. A likelihood
     may be far narrower than q(f), or lie in its tail, where a rule placed on q(f) would
     miss it. So a one-dimensional rule is placed on the Gaussian that Laplace's method
     fits to exp(log_fn) q (Liu and Pierce, 1994), and the ratio is integrated. With two
-    functions, the outer integral is over the one of smaller variance, on an even grid
-    that a coarser grid has placed.
+    functions, the outer integral is over the minor axis of their covariance, on an even
+    grid that a coarser grid has placed, and the inner one over the major axis.
     """
-    var = jnp.maximum(var, _TINY_VARIANCE)
     if mean.shape[0] == 1:
+        var = jnp.maximum(var, TINY_VARIANCE)
         return _log_expect_1d(log_fn, mean[0], var[0], num_nodes)
     if mean.shape[0] == 2:
         return _log_expect_2d(log_fn, mean, var, num_nodes)
@@ -178,26 +184,48 @@ def _laplace(
     return mode, 1.0 / jnp.sqrt(slope_and_precision(mode)[1])
 
 
+class _Axes(NamedTuple):
+    """The principal axes of two Gaussians: the variances along the major and the minor
+    axis, and the angle of the major one."""
+
+    major: Array
+    minor: Array
+    cos: Array
+    sin: Array
+
+
+def _principal(var: Array) -> _Axes:
+    v, w, c = var[0], var[1], covariance(var, 2, 0, 1)
+    half = jnp.hypot(0.5 * (v - w), c)
+    major = jnp.maximum(0.5 * (v + w) + half, TINY_VARIANCE)
+    # The product of both is the determinant; their difference would lose digits.
+    minor = jnp.maximum((v * w - c * c) / major, TINY_VARIANCE)
+    angle = 0.5 * jnp.arctan2(c, 0.5 * (v - w))
+    return _Axes(major, minor, jnp.cos(angle), jnp.sin(angle))
+
+
 def _log_expect_2d(
     log_fn: Callable[[Array, Array], Array], mean: Array, var: Array, num_nodes: int
 ) -> Array:
-    swap = var[0] > var[1]
-    outer_mean, inner_mean = _swapped(swap, *mean)
-    outer_var, inner_var = _swapped(swap, *var)
+    axes = _principal(var)
 
     def log_joint(outer: Array) -> Array:
-        """log of q(outer) times the integral over the inner function: (..., K)."""
+        """log of q(outer) times the integral over the major axis: (..., K)."""
 
         def given_outer(inner: Array) -> Array:
-            extra = (1,) * (inner.ndim - outer.ndim)
-            lifted = outer.reshape(outer.shape + extra)
-            which = swap.reshape(swap.shape + (1,) * (inner.ndim - swap.ndim))
-            return log_fn(*_swapped(which, *jnp.broadcast_arrays(lifted, inner)))
+            def lifted(a: Array) -> Array:
+                return a.reshape(a.shape + (1,) * (inner.ndim - a.ndim))
 
-        spread = [jnp.broadcast_to(a[..., None], outer.shape) for a in moments]
-        inside = _log_expect_1d(given_outer, spread[0], spread[1], num_nodes)
-        square = (outer - outer_mean[..., None]) ** 2 / outer_var[..., None]
-        return inside - 0.5 * (square + jnp.log(2.0 * jnp.pi * outer_var)[..., None])
+            across = lifted(outer)
+            m, cos, sin = lifted(mean[0]), lifted(axes.cos), lifted(axes.sin)
+            first = m + cos * inner - sin * across
+            second = lifted(mean[1]) + sin * inner + cos * across
+            return log_fn(first, second)
+
+        spread = jnp.broadcast_to(axes.major[..., None], outer.shape)
+        inside = _log_expect_1d(given_outer, jnp.zeros_like(outer), spread, num_nodes)
+        square = outer**2 / axes.minor[..., None]
+        return inside - 0.5 * (square + jnp.log(2.0 * jnp.pi * axes.minor)[..., None])
 
     def integrate(place: tuple[Array, Array], reach: Array) -> tuple[Any, Array]:
         """The centre and width of the integrand, and its log integral on a grid."""
@@ -212,14 +240,8 @@ def _log_expect_2d(
         found = mean, jnp.maximum(jnp.sqrt(spread), 0.4 * spacing)
         return found, jax.nn.logsumexp(joint, axis=-1) + jnp.log(spacing)
 
-    moments = inner_mean, inner_var
     # The first pass places the grid of the second. A scan instead of two calls compiles
     # the program once; compiling takes most of the time of a short evaluation.
-    start = outer_mean, jnp.sqrt(outer_var)
+    start = jnp.zeros_like(axes.minor), jnp.sqrt(axes.minor)
     _, totals = jax.lax.scan(integrate, start, jnp.asarray(_REACHES))
     return totals[-1]
-
-
-def _swapped(swap: Array, a: Array, b: Array) -> tuple[Array, Array]:
-    """(b, a) where `swap`, else (a, b)."""
-    return jnp.where(swap, b, a), jnp.where(swap, a, b)

@@ -1,5 +1,6 @@
 """The parameter functions of a model at new inputs: marginals, conditionals, draws."""
 
+import itertools as it
 import numbers
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -37,30 +38,38 @@ def moments(
     x: Float[np.ndarray, "N P"],
     observed: Sequence[Observed] = (),
     watch: Watch = iter,
-) -> Float[np.ndarray, "2 J N"]:
-    """Means and variances of all functions at x, in chunks of rows. Each row is
-    conditioned on its own values of the `observed` outputs."""
+) -> tuple[Float[np.ndarray, "J N"], Float[np.ndarray, "V N"]]:
+    """Means of all functions at x, and their variances with the covariances within each
+    output (`numerics.packed`), in chunks of rows. Each row is conditioned on its own
+    values of the `observed` outputs."""
+    size = len(model.offset)
     if not observed:
-        return in_chunks(
-            lambda x: jnp.stack(_function_moments(model, q, x.T)), x.T, watch=watch
+        both = in_chunks(
+            lambda x: jnp.concatenate(_function_moments(model, q, x.T)),
+            x.T,
+            watch=watch,
         )
+        return both[:size], both[size:]
 
     def conditioned(x, ys, log_exposures) -> np.ndarray:
         mean, cov = _row_moments(model, q, x.T)
         rows = zip(observed, np.asarray(ys), np.asarray(log_exposures), strict=True)
         seen = [o._replace(y=y, log_exposure=e) for o, y, e in rows]
         found = condition(np.asarray(mean), np.asarray(cov), seen)
-        stuck = np.broadcast_to(found.stuck, found.mean.shape)
-        return np.stack([found.mean, found.var, stuck])
+        pairs = [pair for block in blocks for pair in it.combinations(block, 2)]
+        each = [(j, j) for j in range(size)] + pairs
+        var = np.stack([found.cov[:, a, b] for a, b in each])
+        return np.concatenate([found.mean, var, found.stuck[None]])
 
     ys, log_exposures = (
         np.stack(columns)
         for columns in ([o.y for o in observed], [o.log_exposure for o in observed])
     )
+    blocks = model.joint_blocks()
     *both, stuck = in_chunks(conditioned, x.T, ys, log_exposures, watch=watch)
     # Counted here: the last chunk is padded with copies of a row.
-    warn_if_stuck(stuck[0] > 0)
-    return np.stack(both)
+    warn_if_stuck(stuck > 0)
+    return np.stack(both[:size]), np.stack(both[size:])
 
 
 def check_number_of_draws(n: int) -> None:

@@ -8,6 +8,7 @@ from jaxtyping import Float
 
 from motleygp.inference import Model, Posterior, Scaling, no_scaling
 from motleygp.inference.conditioning import Observed
+from motleygp.numerics.packed import rows_of_blocks
 from motleygp.prediction import functions
 from motleygp.prediction.fitted import Fitted
 from motleygp.prediction.functions import Watch
@@ -40,16 +41,17 @@ def predict(
     if scaling is None:
         scaling = no_scaling(x.shape[1], len(model.likelihoods))
     mean, var = functions.moments(model, q, scaling.inputs(x), observed, watch)
+    sizes = [likelihood.num_functions for likelihood in model.likelihoods]
+    rows = rows_of_blocks(sizes, len(var))
     found = []
     for d, likelihood in enumerate(model.likelihoods):
-        block = list(model.blocks[d])
-        own = mean[block]
+        own = mean[list(model.blocks[d])]
         if likelihood.counts and exposures is not None:
             own[0] += np.log(exposures[d])
         shift, scale = float(scaling.y_shift[d]), float(scaling.y_scale[d])
         labels = None if classes is None else classes[d]
         units: dict[str, Any] = dict(shift=shift, scale=scale, classes=labels)
-        found.append(Predictive(likelihood, own, var[block], **units))
+        found.append(Predictive(likelihood, own, var[rows[d]], **units))
     return found
 
 

@@ -14,6 +14,7 @@ from scipy.optimize import elementwise
 
 from motleygp.likelihoods import AbstractLikelihood
 from motleygp.numerics.chunks import chunks, in_chunks
+from motleygp.numerics.packed import factor, num_packed
 from motleygp.numerics.sharing import as_floats
 from motleygp.prediction.functions import check_number_of_draws
 from motleygp.tables.columns import as_column
@@ -187,7 +188,11 @@ class AbstractPredictive(abc.ABC):
 
 
 class Predictive(AbstractPredictive):
-    """p(y) = E[p(y | f)] under q(f) = N(f_mean, diag f_var), row by row."""
+    """p(y) = E[p(y | f)] under a Gaussian q(f), row by row.
+
+    `f_mean` has one row per parameter function. `f_var` has their variances and then,
+    unless they are independent, the covariances of the pairs (1, 2), (1, 3), ...
+    """
 
     def __init__(
         self,
@@ -202,11 +207,12 @@ class Predictive(AbstractPredictive):
         self.likelihood = likelihood
         self.f_mean = np.asarray(f_mean)
         self.f_var = np.asarray(f_var)
-        expected = (likelihood.num_functions, self.f_mean.shape[-1])
-        if not self.f_mean.shape == self.f_var.shape == expected:
+        size, num_rows = likelihood.num_functions, self.f_mean.shape[-1]
+        allowed = [(size, num_rows), (num_packed(size), num_rows)]
+        if self.f_mean.shape != allowed[0] or self.f_var.shape not in allowed:
             raise ValueError(
                 "`f_mean` and `f_var` must have one row per parameter function of "
-                f"{likelihood.name}, {likelihood.num_functions}, and equal shapes; "
+                f"{likelihood.name}, {size}, and `f_var` may have one per pair; "
                 f"got {self.f_mean.shape} and {self.f_var.shape}."
             )
         self.shift, self.scale, self.classes = shift, scale, classes
@@ -256,7 +262,9 @@ class Predictive(AbstractPredictive):
         check_number_of_draws(n)
         rng = np.random.default_rng(random_state)
         noise = rng.standard_normal((self.f_mean.shape[0], n, len(self)))
-        f = self.f_mean[:, None, :] + np.sqrt(self.f_var)[:, None, :] * noise
+        rows = factor(self.f_var, len(self.f_mean))
+        moved = [sum(entry * noise[k] for k, entry in row.items()) for row in rows]
+        f = self.f_mean[:, None, :] + np.stack(moved)
         return self.shift + self.scale * self.likelihood.sample(rng, f)
 
 

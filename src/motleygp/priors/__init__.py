@@ -17,7 +17,9 @@ from motleygp.priors._convolution import (
 from motleygp.priors._latent_convolution import LatentConvolution as LatentConvolution
 from motleygp.priors._lmc import LMC as LMC
 from motleygp.priors._sites import (
+    Blocks as Blocks,
     Sites as Sites,
+    apart as apart,
     everywhere as everywhere,
     join as join,
     pick as pick,

@@ -33,7 +33,9 @@ class Covariances(eqx.Module):
 
     uu: Float[Array, "M M"]
     ug: Float[Array, "M C"]
-    gg: Float[Array, " C"]
+    gg: Float[Array, " E"]
+    """The variances of the columns and then, if the prior has `column_pairs`, the
+    covariances of those."""
 
 
 class AbstractPrior(Named):
@@ -104,11 +106,25 @@ class AbstractPrior(Named):
     ) -> Float[Array, "C D"]:
         """The covariances of one group's columns at x with those at z."""
 
+    def column_pairs(self, sites: Sites) -> list[tuple[int, int]]:
+        """The pairs of functions whose columns at one row are correlated within a group
+        and count. None by default: the columns of a group at one row are one value, or
+        belong to one function.
+
+        A prior with pairs has J columns per row, in the order (j, n).
+        """
+        del sites
+        return []
+
     @abc.abstractmethod
     def mix(
-        self, sites: Sites, mean: Float[Array, "G C"], var: Float[Array, "G C"]
+        self, sites: Sites, mean: Float[Array, "G C"], var: Float[Array, "G E"]
     ) -> tuple[SpanMoments, ...]:
-        """The moments of each span's functions, from those of the groups' columns."""
+        """The moments of each span's functions, from those of the groups' columns.
+
+        The second ones are the variances and then, unless the functions are
+        independent, the covariances of the span's `pairs`.
+        """
 
     @abc.abstractmethod
     def covariance(

@@ -161,17 +161,24 @@ class AbstractConvolution(AbstractPrior):
     ) -> Float[Array, "J N J K"]:
         """One process's share of the covariances, without the weights: the closed form
         at the head of this file, for every pair of functions."""
-        kappa = jnp.exp(2.0 * self.log_smoothing)[:, None, :]
-        square = kappa + jnp.swapaxes(kappa, 0, 1) + jnp.exp(log_square)
-        log_det = jnp.sum(jnp.log(square), axis=-1)
-        own = jnp.diagonal(log_det)
-        if self.kernel.normalised:
-            log_scale = -0.5 * (log_det + x.shape[1] * LOG_2PI)
-        else:
-            log_scale = 0.25 * (own[:, None] + own) - 0.5 * log_det
+        square = self._squares(log_square)
         values = eq_values(x, z, square.reshape(self.num_functions**2, -1))
-        values = values.reshape(x.shape[0], *log_scale.shape, z.shape[0])
-        return jnp.einsum("ji,njik->jnik", jnp.exp(log_scale), values)
+        values = values.reshape(x.shape[0], *square.shape[:2], z.shape[0])
+        scale = jnp.exp(self.log_scales(log_square))
+        return jnp.einsum("ji,njik->jnik", scale, values)
+
+    def log_scales(self, log_square: Float[Array, " P"]) -> Float[Array, "J J"]:
+        """The logarithms of one process's share at distance 0, for every pair."""
+        log_det = jnp.sum(jnp.log(self._squares(log_square)), axis=-1)
+        if self.kernel.normalised:
+            return -0.5 * (log_det + log_square.shape[0] * LOG_2PI)
+        own = jnp.diagonal(log_det)
+        return 0.25 * (own[:, None] + own) - 0.5 * log_det
+
+    def _squares(self, log_square: Float[Array, " P"]) -> Float[Array, "J J P"]:
+        """The squared length-scales of every pair."""
+        kappa = jnp.exp(2.0 * self.log_smoothing)[:, None, :]
+        return kappa + jnp.swapaxes(kappa, 0, 1) + jnp.exp(log_square)
 
 
 def _weighted_sum(

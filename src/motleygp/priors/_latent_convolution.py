@@ -3,6 +3,7 @@
 from typing import ClassVar, NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from motleygp._types import SpanMoments
@@ -52,22 +53,26 @@ class LatentConvolution(AbstractConvolution):
             x = sites.x[sites.own_rows(self.num_functions)]
         kappa = jnp.exp(2.0 * self.log_smoothing)
         log_square = 2.0 * kernel.log_lengthscale
-        cross, own = (k * kappa + jnp.exp(log_square) for k in (1.0, 2.0))
-        log_cross, log_own = (jnp.sum(jnp.log(square), 1) for square in (cross, own))
+        cross = kappa + jnp.exp(log_square)
+        log_cross = jnp.sum(jnp.log(cross), axis=1)
+        log_own = jnp.sum(jnp.log(kappa + cross), axis=1)
         if self.kernel.normalised:
-            constant = z.shape[1] * LOG_2PI
-            log_scale = -0.5 * (log_cross + constant)
-            variance = jnp.exp(-0.5 * (log_own + constant))
+            log_scale = -0.5 * (log_cross + z.shape[1] * LOG_2PI)
         else:
             log_scale = 0.25 * (log_own + jnp.sum(log_square)) - 0.5 * log_cross
-            variance = jnp.ones_like(log_own)
         ug = jnp.exp(log_scale)[:, None] * eq_values(z, x, cross)
         num_inducing, num_functions, num_rows = ug.shape
+        same = [(j, j) for j in range(num_functions)]
+        left, right = np.array([*same, *self.column_pairs(sites)]).T
+        between = jnp.exp(self.log_scales(log_square))[left, right]
         return Covariances(
             kernel(z, z),
             ug.reshape(num_inducing, num_functions * num_rows),
-            jnp.repeat(variance, num_rows),
+            jnp.repeat(between, num_rows),
         )
+
+    def column_pairs(self, sites: Sites) -> list[tuple[int, int]]:
+        return sites.pairs
 
     def column_covariance(
         self, group: _LatentGroup, x: Float[Array, "N P"], z: Float[Array, "K P"]
@@ -76,11 +81,18 @@ class LatentConvolution(AbstractConvolution):
         return shares.reshape(self.num_functions * x.shape[0], -1)
 
     def mix(
-        self, sites: Sites, mean: Float[Array, "R C"], var: Float[Array, "R C"]
+        self, sites: Sites, mean: Float[Array, "R C"], var: Float[Array, "R E"]
     ) -> tuple[SpanMoments, ...]:
-        """sum_q S_{j,q} times the moments of column (j, n) of group q."""
-        weights = self.weights.T[:, :, None]
-        shape = (*weights.shape[:2], -1)
-        f_mean = jnp.sum(weights * mean.reshape(shape), axis=0)
-        f_var = jnp.sum(weights**2 * var.reshape(shape), axis=0)
+        """sum_q S_{j,q} times the means of column (j, n) of group q, and sum_q S_{j,q}
+        S_{j',q} times the covariances."""
+        num_groups, num_functions = self.weights.T.shape
+        same = [(j, j) for j in range(num_functions)]
+        left, right = np.array([*same, *sites.pairs]).T
+        products = (self.weights[left] * self.weights[right]).T
+        f_mean = jnp.sum(
+            self.weights.T[:, :, None] * mean.reshape(num_groups, num_functions, -1), 0
+        )
+        f_var = jnp.sum(
+            products[:, :, None] * var.reshape(num_groups, len(left), -1), axis=0
+        )
         return sites.split(f_mean, f_var)

@@ -6,6 +6,7 @@ from typing import ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
@@ -92,10 +93,16 @@ class LMC(AbstractPrior):
         self, sites: Sites, mean: Float[Array, "G N"], var: Float[Array, "G N"]
     ) -> tuple[SpanMoments, ...]:
         mixed = []
-        for start, stop, functions in sites.spans:
-            weights = pick(self.weights, functions)
-            own_mean, own_var = mean[:, start:stop], var[:, start:stop]
-            mixed.append((weights @ own_mean, weights**2 @ own_var))
+        for span in sites.spans:
+            weights = pick(self.weights, span.functions)
+            own_mean, own_var = (a[:, span.start : span.stop] for a in (mean, var))
+            # w_jg w_j'g of the variances, and of the covariances after them.
+            products = weights**2
+            if span.pairs:
+                left, right = (np.array(side) for side in zip(*span.pairs, strict=True))
+                between = self.weights[left] * self.weights[right]
+                products = jnp.concatenate([products, between])
+            mixed.append((weights @ own_mean, products @ own_var))
         return tuple(mixed)
 
     def covariance(

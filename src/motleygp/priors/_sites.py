@@ -1,6 +1,7 @@
 """The inputs at which the parameter functions are evaluated."""
 
-from collections.abc import Sequence
+import itertools as it
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import equinox as eqx
@@ -10,13 +11,26 @@ from jaxtyping import Array, Float, Int, Shaped
 
 from motleygp._types import SpanMoments
 
+Blocks = tuple[tuple[int, ...], ...]
+
 
 class Span(NamedTuple):
-    """Rows `start:stop` of the sites, and the functions evaluated there."""
+    """Rows `start:stop` of the sites, and the functions evaluated there, in blocks;
+    the covariances within a block count."""
 
     start: int
     stop: int
-    functions: tuple[int, ...]
+    blocks: Blocks
+
+    @property
+    def functions(self) -> tuple[int, ...]:
+        """The functions of all blocks."""
+        return tuple(j for block in self.blocks for j in block)
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """The pairs of functions within a block."""
+        return [pair for block in self.blocks for pair in it.combinations(block, 2)]
 
 
 class Sites(eqx.Module):
@@ -33,36 +47,51 @@ class Sites(eqx.Module):
         """The rows of each function, padded with the first to the longest span."""
         longest = max(span.stop - span.start for span in self.spans)
         rows = np.zeros((num_functions, longest), dtype=int)
-        for start, stop, functions in self.spans:
-            own = np.full(longest, start)
-            own[: stop - start] = np.arange(start, stop)
-            rows[list(functions)] = own
+        for span in self.spans:
+            own = np.full(longest, span.start)
+            own[: span.stop - span.start] = np.arange(span.start, span.stop)
+            rows[list(span.functions)] = own
         return rows
 
     def split(
-        self, mean: Float[Array, "J C"], var: Float[Array, "J C"]
+        self, mean: Float[Array, "J C"], var: Float[Array, "V C"]
     ) -> tuple[SpanMoments, ...]:
-        """Split the moments of all functions at their `own_rows` by span."""
-        return tuple(
-            (
-                pick(mean, span.functions)[:, : span.stop - span.start],
-                pick(var, span.functions)[:, : span.stop - span.start],
-            )
-            for span in self.spans
-        )
+        """Split the moments of all functions at their `own_rows` by span: the means,
+        and the variances, with the covariances of the `pairs` if there are any."""
+        parts, done = [], len(mean)
+        for span in self.spans:
+            size, num_pairs = span.stop - span.start, 0
+            own = pick(var, span.functions)[:, :size]
+            if len(var) > len(mean):
+                num_pairs = len(span.pairs)
+                pairs = var[done : done + num_pairs, :size]
+                own = jnp.concatenate([own, pairs])
+            parts.append((pick(mean, span.functions)[:, :size], own))
+            done += num_pairs
+        return tuple(parts)
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """The pairs of all spans."""
+        return [pair for span in self.spans for pair in span.pairs]
 
 
 def everywhere(x: Float[Array, "N P"], num_functions: int) -> Sites:
-    """All functions at all rows."""
-    return Sites(x, (Span(0, x.shape[0], tuple(range(num_functions))),))
+    """All functions at all rows, each by itself."""
+    return join([(x, apart(range(num_functions)))])
 
 
-def join(parts: Sequence[tuple[Float[Array, "_ P"], tuple[int, ...]]]) -> Sites:
+def apart(functions: Iterable[int]) -> Blocks:
+    """Each function in a block by itself: their covariances do not count."""
+    return tuple((j,) for j in functions)
+
+
+def join(parts: Sequence[tuple[Float[Array, "_ P"], Blocks]]) -> Sites:
     """Sites from pairs of rows and the functions evaluated there."""
     ends = np.cumsum([0] + [x.shape[0] for x, _ in parts])
     spans = tuple(
-        Span(int(ends[i]), int(ends[i + 1]), functions)
-        for i, (_, functions) in enumerate(parts)
+        Span(int(ends[i]), int(ends[i + 1]), blocks)
+        for i, (_, blocks) in enumerate(parts)
     )
     return Sites(jnp.concatenate([x for x, _ in parts]), spans)
 

@@ -154,6 +154,7 @@ def paper_start(
         offset=jnp.zeros(num_functions),
         likelihoods=tuple(likelihoods),
         fixed=("offset",),
+        factorised=True,
     )
     mean = 0.2 * rng.normal(size=(num_groups, num_inducing))
     precisions = np.tile(np.eye(num_inducing) / variance, (num_groups, 1, 1))

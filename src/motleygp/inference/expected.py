@@ -1,0 +1,92 @@
+"""Expected log likelihoods and log predictive densities of data, from the moments of
+the parameter functions."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from motleygp._types import SpanMoments
+from motleygp.inference.data import Block, Dataset
+from motleygp.likelihoods import AbstractLikelihood
+from motleygp.numerics.packed import rows_of_blocks
+
+
+def expected_log_lik(
+    likelihoods: tuple[AbstractLikelihood, ...],
+    moments: tuple[SpanMoments, ...],
+    data: Dataset,
+) -> Float[Array, " D"]:
+    """Each output's scaled sum of E[log p(y | f)], zero for outputs not in `data`.
+
+    `moments` has the moments of each block's functions, in the order of its outputs.
+    Outputs of one type in one block share one call, so that the program for forty of
+    them is no larger than for one.
+    """
+    values: dict[int, Array] = {}
+    for block, own in zip(data, moments, strict=True):
+        sizes = [likelihoods[d].num_functions for d in block.outputs]
+        rows = rows_of_blocks(sizes, len(own[1]))
+        for alike in _alike(likelihoods, block.outputs):
+            where = np.array([block.outputs.index(d) for d in alike])
+            stacked = jax.tree.map(
+                lambda *leaves: jnp.stack(leaves), *[likelihoods[d] for d in alike]
+            )
+            packed = np.stack([rows[place] for place in where])
+            var = own[1][packed]
+            mean = own[0][packed[:, : sizes[where[0]]]]
+            mean = _exposed(block, mean, where)
+            terms = jax.vmap(lambda lik, y, m, v: lik.expected_log_prob(y, m, v))(
+                stacked, block.y[where], mean, var
+            )
+            sums = block.scale * jnp.sum(_weighted(block, terms, where), axis=1)
+            values |= dict(zip(alike, sums, strict=True))
+    none = jnp.zeros(())
+    return jnp.stack([values.get(d, none) for d in range(len(likelihoods))])
+
+
+def _alike(
+    likelihoods: tuple[AbstractLikelihood, ...], outputs: tuple[int, ...]
+) -> list[list[int]]:
+    """The outputs grouped by the type and settings of their likelihoods."""
+    kinds: dict[object, list[int]] = {}
+    for d in outputs:
+        kinds.setdefault(jax.tree.structure(likelihoods[d]), []).append(d)
+    return list(kinds.values())
+
+
+def log_predictives(
+    likelihoods: tuple[AbstractLikelihood, ...],
+    moments: tuple[SpanMoments, ...],
+    data: Dataset,
+) -> Float[Array, " D"]:
+    """Sums of log predictive densities, zero for outputs not in `data`."""
+    sums = jnp.zeros(len(likelihoods))
+    for block, (mean, var) in zip(data, moments, strict=True):
+        sizes = [likelihoods[d].num_functions for d in block.outputs]
+        rows = rows_of_blocks(sizes, len(var))
+        for place, d in enumerate(block.outputs):
+            exposed = _exposed(block, mean[rows[place][: sizes[place]]], place)
+            log_prob = likelihoods[d].log_predictive(
+                block.y[place], exposed, var[rows[place]]
+            )
+            sums = sums.at[d].set(jnp.sum(_weighted(block, log_prob, place)))
+    return sums
+
+
+def _exposed(block: Block, mean: Array, places: Any) -> Array:
+    """The means of some outputs' functions, (..., L, N), log exposure included.
+
+    It is added to the first function, the log rate; it is 0 for outputs that are not
+    counts.
+    """
+    if block.log_exposure is None:
+        return mean
+    return mean.at[..., 0, :].add(block.log_exposure[places])
+
+
+def _weighted(block: Block, terms: Array, places: Any) -> Array:
+    """Terms of some outputs, (..., N), times their weights."""
+    return terms if block.weight is None else terms * block.weight[places]
