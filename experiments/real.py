@@ -11,8 +11,10 @@ Prints the mean NLPD over the outputs on the test rows of the fixed splits 0, 1 
 """
 
 import argparse
+import ast
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -46,17 +48,24 @@ def score(
     return -model.score(problem.x_test, test), constant, seconds
 
 
-def _setting(text: str) -> tuple[str, float]:
-    name, value = text.split("=")
-    return name, float(value)
+def setting(text: str) -> tuple[str, Any]:
+    """An argument as key=value; a value that is no Python literal is text."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"must be key=value; got {text}")
+    try:
+        return name, ast.literal_eval(value)
+    except (SyntaxError, ValueError):
+        return name, value
 
 
-def _splits(text: str) -> tuple[int, ...]:
-    splits = tuple(int(number) for number in text.split(","))
-    unknown = [split for split in splits if split not in mg.datasets.SPLITS]
+def splits(text: str) -> tuple[int, ...]:
+    """Numbers of splits, such as 0,2."""
+    numbers = tuple(int(number) for number in text.split(","))
+    unknown = [split for split in numbers if split not in mg.datasets.SPLITS]
     if unknown:
         raise argparse.ArgumentTypeError(f"there is no split {unknown[0]}")
-    return splits
+    return numbers
 
 
 def main() -> None:
@@ -66,17 +75,17 @@ def main() -> None:
     parser.add_argument("--prior", default="lmc")
     parser.add_argument("--inducing", default="auto")
     parser.add_argument("--optimizer", default="fng", choices=tuple(mg.optim.BY_NAME))
-    parser.add_argument("--set", action="append", default=[], type=_setting)
+    parser.add_argument("--set", action="append", default=[], type=setting)
     parser.add_argument("--max-iter", type=int)
     parser.add_argument("--num-inducing", type=int)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
-        "--splits", type=_splits, default=mg.datasets.SPLITS, help="such as 0,1,2"
+        "--splits", type=splits, default=mg.datasets.SPLITS, help="such as 0,1,2"
     )
     parser.add_argument("--precise", action="store_true", help="print all digits")
     args = parser.parse_args()
-    splits = ", ".join(map(str, args.splits))
-    print(f"| set | test NLPD, splits {splits} | mean | constant fit | seconds |")
+    shown = ", ".join(map(str, args.splits))
+    print(f"| set | test NLPD, splits {shown} | mean | constant fit | seconds |")
     print("| --- | --- | --- | --- | --- |")
     for name in args.names:
         found = np.array([score(name, split, args) for split in args.splits])

@@ -1,8 +1,9 @@
-"""The toys: the same in every run, with the shapes and supports of the paper."""
+"""The toys, the same in every run, and the real data: their shapes and supports."""
 
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.io
 
@@ -94,7 +95,36 @@ def folder(tmp_path, rng):
         Y=rng.poisson(30.0, (n, 6)),
         y_names=np.array([f"c{i}" for i in range(6)]),
     )
+    write_jura(tmp_path / "jura", rng)
+    write_weather(tmp_path / "seattle_weather", rng)
     return tmp_path
+
+
+METALS = ["Cd", "Co", "Cr", "Cu", "Ni", "Pb", "Zn"]
+
+
+def write_jura(folder, rng):
+    folder.mkdir()
+    for name, rows in (("pred", 28), ("val", 12)):
+        columns = {"Xloc": rng.random(rows), "Yloc": rng.random(rows)}
+        columns |= {"Landuse": ["Meadow"] * rows, "Rock": ["Argovian"] * rows}
+        columns |= {metal: np.exp(rng.normal(size=rows)) for metal in METALS}
+        pd.DataFrame(columns).to_csv(folder / f"jura.{name}.csv", index=False)
+
+
+def write_weather(folder, rng):
+    folder.mkdir()
+    days = pd.DataFrame(
+        {
+            "date": pd.date_range("2012-12-20", periods=40).strftime("%Y/%m/%d"),
+            "precipitation": rng.choice([0.0, 0.3, 10.9], 40),
+            "temp_max": rng.normal(16.0, 7.0, 40),
+            "temp_min": rng.normal(8.0, 5.0, 40),
+            "wind": rng.gamma(4.0, size=40),
+            "weather": ["drizzle"] * 40,
+        }
+    )
+    days.to_csv(folder / "seattle-weather.csv", index=False)
 
 
 @pytest.mark.parametrize(
@@ -107,6 +137,8 @@ def folder(tmp_path, rng):
         ("mocap9", 1, 20),
         ("traffic-8am", 3, 4),
         ("traffic-8am-unscaled", 3, 4),
+        ("jura", 2, 7),
+        ("seattle-weather", 2, 4),
     ],
 )
 def test_real_data_are_prepared_as_in_the_paper(folder, name, num_inputs, num_outputs):
@@ -140,6 +172,74 @@ def test_motions_restart_their_clock(folder):
     times, counts = np.unique(x, return_counts=True)
     np.testing.assert_allclose(times, np.arange(8) / 120.0)
     assert (counts == 5).all()
+
+
+def every_row(problem):
+    return (
+        np.concatenate([problem.x_train, problem.x_test]),
+        np.concatenate([problem.y_train, problem.y_test]),
+    )
+
+
+def test_jura_joins_its_two_files(folder):
+    problem = datasets.load("jura", data_dir=folder)
+    assert problem.names == tuple(METALS)
+    files = [pd.read_csv(folder / f"jura/jura.{name}.csv") for name in ("pred", "val")]
+    samples = pd.concat(files).sort_values("Xloc")
+    x, y = every_row(problem)
+    order = np.argsort(x[:, 0])
+    np.testing.assert_array_equal(x[order], samples[["Xloc", "Yloc"]])
+    logs = np.log(samples[METALS].to_numpy())
+    expected = (logs - logs.mean(axis=0)) / logs.std(axis=0)
+    np.testing.assert_allclose(y[order], expected)
+    (folder / "jura/jura.val.csv").unlink()
+    with pytest.raises(FileNotFoundError, match=r"'jura' needs the file .*val.csv"):
+        datasets.load("jura", data_dir=folder)
+
+
+def test_the_weather_counts_its_days(folder):
+    problem = datasets.load("seattle-weather", data_dir=folder)
+    assert problem.names == ("temp_max", "temp_min", "wind", "rain")
+    kinds = [likelihood.name for likelihood in problem.likelihoods]
+    assert kinds == ["hetgaussian", "hetgaussian", "gamma", "bernoulli"]
+    days = pd.read_csv(folder / "seattle_weather/seattle-weather.csv")
+    x, y = every_row(problem)
+    order = np.argsort(x[:, 0])
+    np.testing.assert_array_equal(x[order, 0], np.arange(40))
+    # 2012 is a leap year, and its last twelve days are the file's first.
+    np.testing.assert_array_equal(x[order, 1], [*range(355, 367), *range(1, 29)])
+    np.testing.assert_allclose(y[order, 2], days["wind"])
+    np.testing.assert_array_equal(y[order, 3], days["precipitation"] > 0.0)
+
+
+@pytest.mark.parametrize("cell", ["", "none", "inf"])
+@pytest.mark.parametrize(
+    ("name", "file", "column"),
+    [
+        ("jura", "jura/jura.val.csv", "Cu"),
+        ("seattle-weather", "seattle_weather/seattle-weather.csv", "precipitation"),
+    ],
+)
+def test_cells_without_a_number_are_refused(folder, name, file, column, cell):
+    held = pd.read_csv(folder / file, dtype=str)
+    held.loc[3, column] = cell
+    held.to_csv(folder / file, index=False)
+    with pytest.raises(ValueError, match=rf"number in every row of '{column}'"):
+        datasets.load(name, data_dir=folder)
+
+
+def test_logarithms_need_positive_values(folder, rng):
+    path = folder / "jura/jura.pred.csv"
+    samples = pd.read_csv(path)
+    samples.loc[3, "Pb"] = 0.0
+    samples.to_csv(path, index=False)
+    with pytest.raises(ValueError, match=r"outputs of .* must be positive; got 0.0"):
+        datasets.load("jura", data_dir=folder)
+    price = np.array([[100], [0]])
+    held = {"X": rng.random((2, 2)), "Yprice": price, "Ycontract": price > 0}
+    scipy.io.savemat(folder / "london/london.mat", held)
+    with pytest.raises(ValueError, match=r"outputs of .* must be positive; got 0.0"):
+        datasets.load("london", data_dir=folder)
 
 
 def test_the_folder_may_come_from_the_environment(folder, monkeypatch):

@@ -1,4 +1,4 @@
-"""Data sets: the paper's toys, its real data read from files, and house sales."""
+"""Data sets: the paper's toys, real data read from files, and house sales."""
 
 import os
 
@@ -27,7 +27,8 @@ def load(
 
     - `num_inputs`, `seed`: for the toys "t1", "t2" and "t3", which are drawn at random.
     - `split`: 0, 1 or 2, for the sets that are read from files: "london", "naval",
-      "sarcos-4449", "mocap7", "mocap9", "traffic-8am", "traffic-8am-unscaled".
+      "sarcos-4449", "mocap7", "mocap9", "traffic-8am" and "traffic-8am-unscaled" of the
+      paper; "jura", seven metals in soil, and "seattle-weather", four years of days.
     - `data_dir`: the folder of those files; by default the environment variable
       `MOTLEYGP_DATA`.
     """

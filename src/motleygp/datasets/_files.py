@@ -1,8 +1,8 @@
-"""The paper's real data, read from the user's files.
+"""Real data, those of the paper and two more, read from the user's files.
 
 Each reader returns inputs, outputs and likelihoods, prepared as in the paper: real
-outputs standardised over all rows, proportions and positive values scaled to the unit
-interval. Nothing is downloaded and nothing is unpickled.
+outputs standardised over all rows, NAVAL's proportions and positive values scaled to
+the unit interval. Nothing is downloaded and nothing is unpickled.
 """
 
 import os
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 import scipy.io
 
 from motleygp.datasets._problem import Problem, split_rows
@@ -49,18 +50,23 @@ def read(name: str, *, split: int, data_dir: str | os.PathLike | None) -> Proble
             f"{name!r} is read from the file {source.file!r}: give its folder as "
             f"`data_dir`, or in the environment variable {_VARIABLE}."
         )
-    path = Path(folder) / source.file
-    if not path.is_file():
-        raise FileNotFoundError(f"{name!r} needs the file {str(path)!r}: not found.")
+    path = _found(name, Path(folder) / source.file)
     if split not in SPLITS:
         raise ValueError(f"`split` must be one of {SPLITS}; got {split}.")
     return split_rows(np.random.default_rng([split, 75]), *source.read(path))
 
 
+def _found(name: str, path: Path) -> Path:
+    """The path of a file that the set needs, which must be there."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{name!r} needs the file {str(path)!r}: not found.")
+    return path
+
+
 def _london(path: Path) -> _Table:
     """House sales: log price, and whether the property is freehold or leasehold."""
     held = scipy.io.loadmat(path)
-    price = standardised(np.log(held["Yprice"].astype(float).ravel()))
+    price = standardised(_log(path, held["Yprice"].astype(float).ravel()))
     contract = held["Ycontract"].astype(float).ravel()
     return _Table(
         held["X"].astype(float),
@@ -130,11 +136,58 @@ def _traffic_scaled(path: Path) -> _Table:
     return table._replace(y=y)
 
 
+def _jura(path: Path) -> _Table:
+    """Soil of the Swiss Jura: the logarithms of seven metals' concentrations by place,
+    in the published samples for prediction and for validation together."""
+    files = (path, _found("jura", path.with_name("jura.val.csv")))
+    metals = ["Cd", "Co", "Cr", "Cu", "Ni", "Pb", "Zn"]
+    x = np.concatenate([_numbers(file, ["Xloc", "Yloc"]) for file in files])
+    y = np.concatenate([_log(file, _numbers(file, metals)) for file in files])
+    return _real_table(x, y, metals)
+
+
+def _seattle_weather(path: Path) -> _Table:
+    """Temperatures, wind and rain (yes or no) by the number of the day, from 0, and the
+    day of the year."""
+    date = pd.to_datetime(pd.read_csv(path, usecols=["date"])["date"])
+    x = np.stack([(date - date.min()).dt.days, date.dt.day_of_year], axis=1)
+    temperatures = standardised(_numbers(path, ["temp_max", "temp_min"]))
+    wind, precipitation = _numbers(path, ["wind", "precipitation"]).T
+    return _Table(
+        x.astype(float),
+        np.column_stack([temperatures, wind, precipitation > 0.0]),
+        (HetGaussian(), HetGaussian(), Gamma(), Bernoulli()),
+        ("temp_max", "temp_min", "wind", "rain"),
+    )
+
+
+def _numbers(path: Path, columns: list[str]) -> np.ndarray:
+    """Columns of a CSV file, which must hold a number in every row."""
+    text = pd.read_csv(path, usecols=columns)
+    found = []
+    for name in columns:
+        numbers = np.asarray(pd.to_numeric(text[name], errors="coerce"), dtype=float)
+        if not np.isfinite(numbers).all():
+            raise ValueError(
+                f"{str(path)!r} must hold a number in every row of {name!r}."
+            )
+        found.append(numbers)
+    return np.stack(found, axis=1)
+
+
 def _real_table(x: np.ndarray, y: np.ndarray, names: list[str]) -> _Table:
     moving = y.std(axis=0) > _CONSTANT * (1.0 + np.abs(y).max(axis=0))
     kept = tuple(name for name, moves in zip(names, moving, strict=True) if moves)
     likelihoods = tuple(HetGaussian() for _ in kept)
     return _Table(x, standardised(y[:, moving]), likelihoods, kept)
+
+
+def _log(path: Path, y: np.ndarray) -> np.ndarray:
+    """The logarithms of a file's outputs, which must be positive."""
+    if not (y > 0.0).all():
+        least = float(y.min())
+        raise ValueError(f"the outputs of {str(path)!r} must be positive; got {least}.")
+    return np.log(y)
 
 
 def standardised(y: np.ndarray) -> np.ndarray:
@@ -152,4 +205,6 @@ SOURCES = {
     "mocap9": _Source("mocap/mocap09.npz", _mocap9),
     "traffic-8am": _Source(_TRAFFIC, _traffic_scaled),
     "traffic-8am-unscaled": _Source(_TRAFFIC, _traffic),
+    "jura": _Source("jura/jura.pred.csv", _jura),
+    "seattle-weather": _Source("seattle_weather/seattle-weather.csv", _seattle_weather),
 }
