@@ -81,9 +81,10 @@ def plain_nelbo(theta, m, V, batch):
         kl += 0.5 * (jnp.sum(K_inv * V[q].T) + square - NUM_INDUCING + log_ratio)
     f = W @ jnp.stack(means)
     v = W**2 @ jnp.stack(variances)
+    c = (W[0] * W[1]) @ jnp.stack(variances)
     y1, y2, y3 = block.y
-    precision = jnp.exp(-f[1] + 0.5 * v[1])
-    het = -0.5 * (jnp.log(2 * jnp.pi) + f[1] + ((y1 - f[0]) ** 2 + v[0]) * precision)
+    square = ((y1 - f[0] + c) ** 2 + v[0]) * jnp.exp(-f[1] + 0.5 * v[1])
+    het = -0.5 * (jnp.log(2 * jnp.pi) + f[1] + square)
     poisson = y2 * f[2] - jnp.exp(f[2] + 0.5 * v[2]) - gammaln(y2 + 1.0)
     values = f[3][:, None] + jnp.sqrt(v[3])[:, None] * NODES
     signed = (2.0 * y3 - 1.0)[:, None] * values

@@ -174,9 +174,10 @@ class Pairs(NamedTuple):
         """The first and the second column of each pair."""
         rows = columns.shape[0]
         by_function = columns.reshape(rows, self.per_row, -1)
-        first, second = zip(*self.functions, strict=True)
-        return tuple(
-            by_function[:, np.array(side)].reshape(rows, -1) for side in (first, second)
+        first, second = np.array(self.functions).T
+        return (
+            by_function[:, first].reshape(rows, -1),
+            by_function[:, second].reshape(rows, -1),
         )
 
 
