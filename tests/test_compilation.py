@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import motleygp as mg
+from motleygp.training import programs
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -69,3 +70,21 @@ def test_a_second_fit_of_the_same_shape_compiles_no_loop(loop_compilations):
     fit(69)
     fit(69)
     assert loop_compilations() == 1
+
+
+@pytest.mark.parametrize(("used", "dropped"), [(40, False), (60, True)])
+def test_programs_are_dropped_before_they_crash_the_process(
+    used, dropped, tmp_path, monkeypatch
+):
+    (tmp_path / "maps").write_text("a map\n" * used)
+    (tmp_path / "limit").write_text("100\n")
+    monkeypatch.setattr(programs, "_MAPS", tmp_path / "maps")
+    monkeypatch.setattr(programs, "_LIMIT", tmp_path / "limit")
+    cleared = []
+    monkeypatch.setattr(jax, "clear_caches", lambda: cleared.append(True))
+    programs.make_room()
+    assert bool(cleared) == dropped
+    # Not every system has these files.
+    monkeypatch.setattr(programs, "_LIMIT", tmp_path / "none")
+    programs.make_room()
+    assert bool(cleared) == dropped

@@ -30,6 +30,7 @@ from motleygp.training import (
 from motleygp.training.constant import learnt, worth_another
 from motleygp.training.interrupts import Beside
 from motleygp.training.processes import run_in_processes
+from motleygp.training.programs import make_room
 from motleygp.training.watch import watch
 
 _log = logging.getLogger(__name__)
@@ -49,6 +50,7 @@ def run_all(
 
     If the best is no better than the constant fit, another start follows.
     """
+    make_room()
     callback = beside.heard(callback)
     show, several = bool(given["progress"]), len(seeds) > 1
     _log.info(

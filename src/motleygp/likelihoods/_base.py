@@ -134,10 +134,9 @@ class AbstractLikelihood(Named):
         """The standard deviation of each function at the start, from the values y and
         the constant fit f: 1, or less if that would move the mean of y by more than the
         spread of y."""
-        slope = np.abs(_slope(self, jnp.asarray(f)))
-        tiny = np.finfo(float).tiny
-        _, variance = mean_and_variance(y, weight)
-        return np.minimum(1.0, np.sqrt(variance) / np.maximum(slope, tiny))
+        slope = np.abs(np.asarray(_slope(self, jnp.asarray(f))))
+        spread = np.sqrt(mean_and_variance(y, weight)[1])
+        return np.where(slope > spread, spread / np.where(slope > 0, slope, 1.0), 1.0)
 
     # The density.
 
