@@ -299,6 +299,7 @@ def lowered_lines(form: str, num_outputs: int) -> int:
     return jax.jit(one).lower(arrays).as_text().count("\n")
 
 
+@pytest.mark.slow
 @forms
 def test_the_program_does_not_grow_with_the_functions(form):
     assert lowered_lines(form, 12) < 1.05 * lowered_lines(form, 6)

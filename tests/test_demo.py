@@ -17,6 +17,7 @@ from motleygp.prediction.predictive import Predictive
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
+@pytest.mark.slow
 def test_demo_prints_scores_and_commands_that_run(tmp_path, capsys, monkeypatch):
     whole = datasets.load("t1")
     # Fewer rows, and without the beta output, which takes longest to compile.

@@ -65,6 +65,7 @@ def test_the_readme_runs(monkeypatch, capsys, tmp_path):
     assert "coverage95" in said.out and re.search(r"visits +│ poisson", said.err)
 
 
+@pytest.mark.slow
 def test_the_commands_shown_are_commands(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     quick = ft.partial(mg.MotleyGP, max_iter=5, num_inducing=8)

@@ -80,6 +80,7 @@ def test_trace_has_one_entry_per_iteration(fitted):
     assert list(model.feature_names_in_) == ["lat", "lon"]
 
 
+@pytest.mark.slow
 def test_dicts_lists_and_frames_give_the_same_fit(fitted):
     model, X, Y = fitted
     x, columns = X.to_numpy(), {name: Y[name].to_numpy() for name in OUTPUTS}

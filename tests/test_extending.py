@@ -330,6 +330,7 @@ def test_a_convolution_refuses_a_kernel_without_a_closed_form():
         model.fit(*data())
 
 
+@pytest.mark.slow
 def test_schemes_with_a_schedule_of_ones_own_are_data(tmp_path):
     scheme = mg.optim.fng(beta=Halving(0.1, 50))
     assert scheme == mg.optim.fng(beta=Halving(0.1, 50))

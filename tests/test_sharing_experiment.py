@@ -29,6 +29,7 @@ def score(experiment: ModuleType, *, split: int = 0, **values: Any) -> Any:
     return experiment.Score(**usual | dict(split=split) | values)
 
 
+@pytest.mark.slow
 def test_both_models_see_the_same_rows(experiment, monkeypatch, rng):
     x, noise = rng.random((30, 1)), 0.1 * rng.normal(size=(30, 2))
     y = np.sin(6.0 * x) + noise

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import gammaln, logsumexp
 
 import motleygp as mg
+from motleygp.numerics.packed import colour, rows_of_blocks
 from toy_study.methods import Method, parse, problem_of
 
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(40)
@@ -35,16 +36,16 @@ def log_predictive(
     if lik.name not in ("beta", "gamma"):
         given = (jnp.asarray(v, dtype=float) for v in (y, mean, var))
         return np.asarray(_log_predictive(lik, *given))
-    f = mean[..., None] + np.sqrt(var)[..., None] * _NODES
-    first, second = f[0][:, :, None], f[1][:, None, :]
-    a, b, y = np.exp(first), np.exp(second), y[:, None, None]
+    z = np.stack(np.meshgrid(_NODES, _NODES, indexing="ij")).reshape(2, -1)
+    first, second = mean[..., None] + colour(var, z)
+    a, b, y = np.exp(first), np.exp(second), y[:, None]
     if lik.name == "beta":
         norm = gammaln(a + b) - gammaln(a) - gammaln(b)
         log_prob = norm + (a - 1.0) * np.log(y) + (b - 1.0) * np.log1p(-y)
     else:
         log_prob = a * second - gammaln(a) + (a - 1.0) * np.log(y) - b * y
-    weights = _LOG_WEIGHTS[:, None] + _LOG_WEIGHTS[None, :]
-    return logsumexp(log_prob + weights, axis=(1, 2))
+    weights = np.add.outer(_LOG_WEIGHTS, _LOG_WEIGHTS).ravel()
+    return logsumexp(log_prob + weights, axis=1)
 
 
 def check_grid(held) -> str:
@@ -78,11 +79,12 @@ def lanes(job: str, values: dict[str, np.ndarray], r: int):
     method, toy, num_inputs = parse(job)
     problem = problem_of(method, toy, num_inputs)
     ends = np.cumsum([0] + [lik.num_functions for lik in problem.likelihoods])
+    rows = rows_of_blocks(np.diff(ends).tolist(), values["var"].shape[1])
     noises = [values[k][r] for k in sorted(values) if k.startswith("lik")]
     tree = jax.tree.structure(problem.likelihoods)
     for d, lik in enumerate(jax.tree.unflatten(tree, map(jnp.asarray, noises))):
-        own = slice(ends[d], ends[d + 1])
-        mean, var = (values[k][r, own].astype(float) for k in ("mean", "var"))
+        mean = values["mean"][r, ends[d] : ends[d + 1]].astype(float)
+        var = values["var"][r, rows[d]].astype(float)
         yield lik, problem.y_test[:, d], mean, var
 
 

@@ -132,9 +132,9 @@ def _posterior(start: np.ndarray, root: np.ndarray, sites: _Sites) -> _Gaussian:
         2 KL = log |B| - tr(Lambda S) + (m - m_0)^T (r - Lambda (m - m_0)).
     """
     inner = np.eye(root.shape[-1]) + root @ sites.precision @ root
-    finite = np.isfinite(inner).all(axis=(1, 2), keepdims=True)
-    values, vectors = np.linalg.eigh(np.where(finite, inner, 0.0))
-    values = np.where(finite[..., 0] & (values > 0), values, np.nan)
+    finite = np.isfinite(np.sum(inner, axis=(1, 2)))
+    values, vectors = np.linalg.eigh(np.where(finite[:, None, None], inner, 0.0))
+    values = np.where(finite[:, None] & (values > 0), values, np.nan)
     half = root @ vectors / np.sqrt(values)[:, None, :]
     cov = half @ np.swapaxes(half, 1, 2)
     r = sites.shift - np.einsum("nij,nj->ni", sites.precision, start)
