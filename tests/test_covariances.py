@@ -19,10 +19,10 @@ STDS = np.array([0.6, 0.4])
 Y = np.linspace(0.2, 0.8, 7)
 
 
-def moments() -> tuple[np.ndarray, np.ndarray]:
+def moments(stds: np.ndarray = STDS) -> tuple[np.ndarray, np.ndarray]:
     """The packed second moments, and the covariance matrices."""
-    var = np.tile(STDS[:, None] ** 2, 7)
-    var = np.concatenate([var, [CORRELATIONS * STDS.prod()]])
+    var = np.tile(stds[:, None] ** 2, 7)
+    var = np.concatenate([var, [CORRELATIONS * stds.prod()]])
     return var, packed.unpacked(var, 2)
 
 
@@ -64,10 +64,12 @@ def test_derivatives_are_those_of_differences(name):
                 )
 
 
+@pytest.mark.parametrize("stds", [STDS, np.array([0.5, 0.5])], ids=["two", "same"])
 @pytest.mark.parametrize("name", NAMES)
-def test_derivatives_reach_the_edge_of_the_cone(name):
-    """At a correlation of 1, the derivatives are the limit of those inside."""
-    var, _ = moments()
+def test_derivatives_reach_the_edge_of_the_cone(name, stds):
+    """At a correlation of 1, the derivatives are the limit of those inside. There, the
+    difference of functions with the same variance has none."""
+    var, _ = moments(stds)
     likelihood, y, mean = lik.get(name), jnp.asarray(Y), jnp.asarray(MEAN)
     slope = jax.jit(
         jax.grad(lambda v: jnp.sum(likelihood.expected_log_prob(y, mean, v)))

@@ -218,7 +218,9 @@ NOT_IN_THE_REFERENCE = {
     "motleygp.kernels": {"eq_values"},
     "motleygp.likelihoods": {"constant_log_prob", "fit_constant"},
     "motleygp.optim": {"Descent", "NatGradState", "OptaxSchedule", "paper_initial_p"},
-    "motleygp.priors": {"apart", "everywhere", "families", "get", "join", "pick"},
+    "motleygp.priors": {
+        *("apart", "everywhere", "families", "get", "join", "pairs_within", "pick"),
+    },
 }
 
 

@@ -1,6 +1,5 @@
 """Joint draws, and the functions' covariances at one row, for every prior."""
 
-import itertools as it
 from typing import ClassVar
 
 import equinox as eqx
@@ -76,7 +75,7 @@ def test_rows_have_the_marginals_of_the_posterior(form):
 
 def _entries(model: Model) -> list[tuple[int, int]]:
     """The variances of all functions, and the pairs within each output."""
-    pairs = [pair for block in model.blocks for pair in it.combinations(block, 2)]
+    pairs = priors.pairs_within(model.blocks)
     assert pairs
     return [(j, j) for j in range(NUM_FUNCTIONS)] + pairs
 

@@ -8,6 +8,7 @@ from jaxtyping import Float
 
 from motleygp.likelihoods import AbstractLikelihood
 from motleygp.named import Named
+from motleygp.numerics.moments import mean_and_variance
 
 # Inputs beyond this many units are as far as can be; their squares do not overflow.
 _FAR = 1e120
@@ -101,6 +102,6 @@ def _mean_and_std(
     else:
         known = ~np.isnan(z) if z.ndim == 1 else slice(None)
         z, weight = z[known], weight[known]
-        mean = np.average(z, axis=0, weights=weight)
-        std = np.sqrt(np.average((z - mean) ** 2, axis=0, weights=weight))
+        mean, variance = mean_and_variance(z, weight)
+        std = np.sqrt(variance)
     return np.asarray(np.ldexp(mean, exponent)), np.asarray(np.ldexp(std, exponent))

@@ -44,10 +44,9 @@ class AbstractLikelihood(Named):
     A new likelihood has a `name` and the class variables below, and defines `log_prob`,
     the conditional moments, `cdf`, `sample`, `in_support` and `from_line`; for real
     numbers, `AbstractReal` provides the last two, `conditional_mean` and most class
-    variables.
-    Everything else has a default; closed forms may replace the integrals, which are by
-    quadrature for L <= 2. A likelihood with its own parameters lists them in `parts`,
-    `parameters` and `with_parameters`.
+    variables. Everything else has a default; closed forms may replace the integrals,
+    which are by quadrature for L <= 2. A likelihood with its own parameters lists them
+    in `parts`, `parameters` and `with_parameters`.
     """
 
     kind: ClassVar[str] = "likelihood"

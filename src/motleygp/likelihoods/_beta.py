@@ -12,7 +12,7 @@ from motleygp.likelihoods._base import AbstractLikelihood
 from motleygp.likelihoods._gamma import FINEST
 from motleygp.numerics.moments import mean_and_variance
 from motleygp.numerics.packed import covariance
-from motleygp.numerics.quadrature import expect, expect_tensor
+from motleygp.numerics.quadrature import expect, expect_exp_sum
 from motleygp.numerics.special import stirling_remainder
 
 _TINY, _BELOW_ONE = np.finfo(float).tiny, np.nextafter(1.0, 0.0)
@@ -58,13 +58,7 @@ class Beta(AbstractLikelihood):
         alone = expect(
             lambda f: stirling_remainder(jnp.exp(f)), mean, var[:2], self.num_nodes
         )
-        together = expect_tensor(
-            lambda f, g: stirling_remainder(jnp.exp(f) + jnp.exp(g)),
-            mean,
-            var,
-            self.num_nodes,
-            trim=True,
-        )
+        together = expect_exp_sum(stirling_remainder, mean, var, self.num_nodes)
         divergence = a * (in_a + log_y) + b * (in_b + log_1_y)
         return divergence + alone[0] + alone[1] - together - log_y - log_1_y
 

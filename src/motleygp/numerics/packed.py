@@ -24,6 +24,14 @@ def pairs_of(size: int) -> list[tuple[int, int]]:
     return list(it.combinations(range(size), 2))
 
 
+def entries(
+    size: int, pairs: Sequence[tuple[int, int]]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Where the packed entries of a matrix stand: the diagonal, then the pairs."""
+    first, second = np.array([*((a, a) for a in range(size)), *pairs]).T
+    return first, second
+
+
 def num_packed(size: int) -> int:
     """The number of rows of correlated Gaussians."""
     return size * (size + 1) // 2
@@ -63,10 +71,7 @@ def unpacked(var: Any, size: int) -> Any:
 
 def packed(cov: Any) -> Any:
     """The rows of covariance matrices, given along the first two axes."""
-    size = cov.shape[0]
-    entries = [(a, a) for a in range(size)] + pairs_of(size)
-    first, second = (np.array(side) for side in zip(*entries, strict=True))
-    return cov[first, second]
+    return cov[entries(len(cov), pairs_of(len(cov)))]
 
 
 def sqrt_above(x: Any, floor: Any) -> Any:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from motleygp.numerics.packed import TINY_VARIANCE, covariance, factor
+from motleygp.numerics.packed import TINY_VARIANCE, covariance, factor, sqrt_above
 
 _TRIMMED_WEIGHT = 1e-12
 _DENSE_REACH = 7.0
@@ -57,7 +57,7 @@ def nodes_at(
     mean: Float[Array, "*N"], var: Float[Array, "*N"], rule: Rule
 ) -> Float[Array, "*N K"]:
     """The nodes of the rule for N(mean, var), along a new last axis."""
-    std = jnp.sqrt(jnp.maximum(var, TINY_VARIANCE))
+    std = sqrt_above(var, TINY_VARIANCE)
     return mean[..., None] + std[..., None] * jnp.asarray(rule[0])
 
 
@@ -101,14 +101,32 @@ def expect_tensor(
     mean: Float[Array, "L *N"],
     var: Float[Array, "V *N"],
     num_nodes: int,
-    *,
-    trim: bool = False,
 ) -> Float[Array, "*N"]:
     """E[fn(f_1, ..., f_L)] by the product rule; `fn` is elementwise, broadcasting."""
-    rules = [hermite_rule(num_nodes, trim=trim)] * mean.shape[0]
+    rules = [hermite_rule(num_nodes)] * mean.shape[0]
     values = fn(*tensor_nodes(mean, var, rules))
     weights = jnp.asarray(tensor_weights(rules)).ravel()
     return values.reshape((*mean.shape[1:], -1)) @ weights
+
+
+def expect_exp_sum(
+    fn: Callable[[Float[Array, "*N K K"]], Float[Array, "*N K K"]],
+    mean: Float[Array, "2 *N"],
+    var: Float[Array, "V *N"],
+    num_nodes: int,
+) -> Float[Array, "*N"]:
+    """E[fn(exp f + exp g)] by the product rule; `fn` grows like a power of f at most.
+
+    At the nodes g is a sum over both axes, so exp g is a product: 3 K exponentials take
+    the place of K^2.
+    """
+    z, weights = (jnp.asarray(a) for a in hermite_rule(num_nodes, trim=True))
+    upper, lower = factor(var, 2)
+    first = jnp.exp(mean[0][..., None] + upper[0][..., None] * z)
+    shared = lower.get(0, jnp.zeros_like(mean[1]))
+    along = jnp.exp(mean[1][..., None] + shared[..., None] * z)
+    second = along[..., :, None] * jnp.exp(lower[1][..., None] * z)[..., None, :]
+    return (fn(first[..., None] + second) @ weights) @ weights
 
 
 def log_expect_exp(

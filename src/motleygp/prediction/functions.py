@@ -1,6 +1,5 @@
 """The parameter functions of a model at new inputs: marginals, conditionals, draws."""
 
-import itertools as it
 import numbers
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,6 +17,8 @@ from motleygp.inference.model import Model, trainable
 from motleygp.inference.objective import function_moments
 from motleygp.inference.posterior import Posterior, unwhiten, whiten
 from motleygp.numerics.chunks import in_chunks
+from motleygp.numerics.packed import entries
+from motleygp.priors import pairs_within
 
 # The most columns of a group in joint draws; their covariance takes half a gigabyte.
 MAX_JOINT = 8192
@@ -56,16 +57,15 @@ def moments(
         rows = zip(observed, np.asarray(ys), np.asarray(log_exposures), strict=True)
         seen = [o._replace(y=y, log_exposure=e) for o, y, e in rows]
         found = condition(np.asarray(mean), np.asarray(cov), seen)
-        pairs = [pair for block in blocks for pair in it.combinations(block, 2)]
-        each = [(j, j) for j in range(size)] + pairs
-        var = np.stack([found.cov[:, a, b] for a, b in each])
+        first, second = entries(size, pairs)
+        var = found.cov[:, first, second].T
         return np.concatenate([found.mean, var, found.stuck[None]])
 
     ys, log_exposures = (
         np.stack(columns)
         for columns in ([o.y for o in observed], [o.log_exposure for o in observed])
     )
-    blocks = model.joint_blocks()
+    pairs = pairs_within(model.joint_blocks())
     *both, stuck = in_chunks(conditioned, x.T, ys, log_exposures, watch=watch)
     # Counted here: the last chunk is padded with copies of a row.
     warn_if_stuck(stuck > 0)

@@ -22,6 +22,7 @@ from motleygp.priors._sites import (
     apart as apart,
     everywhere as everywhere,
     join as join,
+    pairs_within as pairs_within,
     pick as pick,
 )
 

@@ -3,11 +3,11 @@
 from typing import ClassVar, NamedTuple
 
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
 from motleygp._types import SpanMoments
 from motleygp.kernels import EQ, LOG_2PI, eq_values
+from motleygp.numerics.packed import entries
 from motleygp.priors._base import Covariances, check_groups
 from motleygp.priors._convolution import AbstractConvolution
 from motleygp.priors._sites import Sites
@@ -62,9 +62,8 @@ class LatentConvolution(AbstractConvolution):
             log_scale = 0.25 * (log_own + jnp.sum(log_square)) - 0.5 * log_cross
         ug = jnp.exp(log_scale)[:, None] * eq_values(z, x, cross)
         num_inducing, num_functions, num_rows = ug.shape
-        same = [(j, j) for j in range(num_functions)]
-        left, right = np.array([*same, *self.column_pairs(sites)]).T
-        between = jnp.exp(self.log_scales(log_square))[left, right]
+        packed = entries(num_functions, self.column_pairs(sites))
+        between = jnp.exp(self.log_scales(log_square))[packed]
         return Covariances(
             kernel(z, z),
             ug.reshape(num_inducing, num_functions * num_rows),
@@ -86,8 +85,7 @@ class LatentConvolution(AbstractConvolution):
         """sum_q S_{j,q} times the means of column (j, n) of group q, and sum_q S_{j,q}
         S_{j',q} times the covariances."""
         num_groups, num_functions = self.weights.T.shape
-        same = [(j, j) for j in range(num_functions)]
-        left, right = np.array([*same, *sites.pairs]).T
+        left, right = entries(num_functions, sites.pairs)
         products = (self.weights[left] * self.weights[right]).T
         f_mean = jnp.sum(
             self.weights.T[:, :, None] * mean.reshape(num_groups, num_functions, -1), 0

@@ -99,7 +99,7 @@ class LMC(AbstractPrior):
             # w_jg w_j'g of the variances, and of the covariances after them.
             products = weights**2
             if span.pairs:
-                left, right = (np.array(side) for side in zip(*span.pairs, strict=True))
+                left, right = np.array(span.pairs).T
                 between = self.weights[left] * self.weights[right]
                 products = jnp.concatenate([products, between])
             mixed.append((weights @ own_mean, products @ own_var))

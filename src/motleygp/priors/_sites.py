@@ -30,7 +30,7 @@ class Span(NamedTuple):
     @property
     def pairs(self) -> list[tuple[int, int]]:
         """The pairs of functions within a block."""
-        return [pair for block in self.blocks for pair in it.combinations(block, 2)]
+        return pairs_within(self.blocks)
 
 
 class Sites(eqx.Module):
@@ -94,6 +94,11 @@ def join(parts: Sequence[tuple[Float[Array, "_ P"], Blocks]]) -> Sites:
         for i, (_, blocks) in enumerate(parts)
     )
     return Sites(jnp.concatenate([x for x, _ in parts]), spans)
+
+
+def pairs_within(blocks: Blocks) -> list[tuple[int, int]]:
+    """The pairs of functions in the same block, block by block."""
+    return [pair for block in blocks for pair in it.combinations(block, 2)]
 
 
 def pick(array: Shaped[Array, "J ..."], functions: tuple[int, ...]) -> Array:
