@@ -1,20 +1,23 @@
 """Proportions."""
 
+from collections.abc import Callable
 from typing import ClassVar
 
 import jax.numpy as jnp
 import numpy as np
 import scipy.special
-from jax.nn import softplus
+from jax.nn import sigmoid, softplus
 from jaxtyping import Array
 
 from motleygp.likelihoods._base import AbstractLikelihood
 from motleygp.likelihoods._gamma import FINEST
 from motleygp.numerics.moments import mean_and_variance
 from motleygp.numerics.packed import covariance
-from motleygp.numerics.quadrature import expect, expect_exp_sum
+from motleygp.numerics.quadrature import expect, expect_exps
 from motleygp.numerics.special import stirling_remainder
 
+# Nodes of the predictive moments in one dimension; half as many in each of two.
+_MOMENT_NODES = 64
 _TINY, _BELOW_ONE = np.finfo(float).tiny, np.nextafter(1.0, 0.0)
 
 
@@ -58,7 +61,9 @@ class Beta(AbstractLikelihood):
         alone = expect(
             lambda f: stirling_remainder(jnp.exp(f)), mean, var[:2], self.num_nodes
         )
-        together = expect_exp_sum(stirling_remainder, mean, var, self.num_nodes)
+        together = expect_exps(
+            lambda a, b: stirling_remainder(a + b), mean, var, self.num_nodes
+        )
         divergence = a * (in_a + log_y) + b * (in_b + log_1_y)
         return divergence + alone[0] + alone[1] - together - log_y - log_1_y
 
@@ -68,6 +73,24 @@ class Beta(AbstractLikelihood):
     def conditional_variance(self, f: Array) -> Array:
         mean = self.conditional_mean(f)
         return mean * (1.0 - mean) / (1.0 + jnp.exp(f[0]) + jnp.exp(f[1]))
+
+    def predictive_moments(self, mean: Array, var: Array) -> tuple[Array, Array]:
+        # E[y | f] depends on the difference of the functions alone.
+        spread = var[0] + var[1] - 2.0 * covariance(var, 2, 0, 1)
+
+        def expected(fn: Callable[[Array], Array]) -> Array:
+            difference = mean[0] - mean[1]
+            return expect(lambda d: fn(sigmoid(d)), difference, spread, _MOMENT_NODES)
+
+        first = expected(lambda share: share)
+        between = expected(lambda share: (share - first[..., None]) ** 2)
+        within = expect_exps(
+            lambda a, b: (a / (a + b)) * (b / (a + b)) / (1.0 + a + b),
+            mean,
+            var,
+            _MOMENT_NODES // 2,
+        )
+        return first, within + between
 
     def cdf(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
         return scipy.special.betainc(np.exp(f[0]), np.exp(f[1]), np.clip(y, 0.0, 1.0))

@@ -109,13 +109,13 @@ def expect_tensor(
     return values.reshape((*mean.shape[1:], -1)) @ weights
 
 
-def expect_exp_sum(
-    fn: Callable[[Float[Array, "*N K K"]], Float[Array, "*N K K"]],
+def expect_exps(
+    fn: Callable[[Array, Array], Float[Array, "*N K K"]],
     mean: Float[Array, "2 *N"],
     var: Float[Array, "V *N"],
     num_nodes: int,
 ) -> Float[Array, "*N"]:
-    """E[fn(exp f + exp g)] by the product rule; `fn` grows like a power of f at most.
+    """E[fn(exp f, exp g)] by the product rule; `fn` grows like a power of f at most.
 
     At the nodes g is a sum over both axes, so exp g is a product: 3 K exponentials take
     the place of K^2.
@@ -126,7 +126,7 @@ def expect_exp_sum(
     shared = lower.get(0, jnp.zeros_like(mean[1]))
     along = jnp.exp(mean[1][..., None] + shared[..., None] * z)
     second = along[..., :, None] * jnp.exp(lower[1][..., None] * z)[..., None, :]
-    return (fn(first[..., None] + second) @ weights) @ weights
+    return (fn(first[..., None], second) @ weights) @ weights
 
 
 def log_expect_exp(
