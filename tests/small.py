@@ -13,6 +13,15 @@ from motleygp.training import TrainState, data_driven_start, init, restarts
 BATCH_SIZE = 30
 SCHEME = optim.fng()
 SETTINGS = dict(num_latents=1, rank=(1,), num_inducing=6)
+# The arguments of an estimator that hardly trains.
+ESTIMATOR = dict(
+    num_latents=1,
+    num_inducing=4,
+    max_iter=2,
+    batch_size=8,
+    random_state=0,
+    progress=False,
+)
 
 
 def task() -> restarts.Task:

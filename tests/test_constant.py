@@ -9,6 +9,7 @@ import motleygp as mg
 from motleygp.inference.data import make_dataset
 from motleygp.likelihoods import Gaussian, Poisson
 from motleygp.optim import fng
+from motleygp.prediction.seen import see
 from motleygp.training import Task, data_driven_start
 from motleygp.training.constant import constant_score
 
@@ -64,3 +65,24 @@ def test_a_short_run_is_told_to_go_on(rng):
     with pytest.warns(ConvergenceWarning, match="raise `max_iter`"):
         model.fit(X, y)
     assert len(model.restarts_) == 1
+
+
+def test_the_marginal_is_that_of_scipy(rng):
+    y = rng.gamma(2.0, 3.0, size=200)
+    y[5] = np.nan
+    seen = see(y, mg.likelihoods.get("gamma"), None)
+    assert (seen.rows, seen.observed) == (200, 199)
+    known = y[~np.isnan(y)]
+    shape, _, scale = scipy.stats.gamma.fit(known, floc=0)
+    expected = scipy.stats.gamma.logpdf(known, shape, scale=scale)
+    found = seen.log_prob(known, np.ones(len(known)))
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_exposures_count_in_the_marginal(rng):
+    exposure = rng.uniform(0.5, 5.0, size=300)
+    y = rng.poisson(2.0 * exposure).astype(float)
+    seen = see(y, Poisson(), exposure)
+    rate = y.sum() / exposure.sum()
+    expected = scipy.stats.poisson.logpmf(y, rate * exposure)
+    np.testing.assert_allclose(seen.log_prob(y, exposure), expected, rtol=1e-9)

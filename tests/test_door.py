@@ -17,17 +17,10 @@ from motleygp.inference.scaling import standardising
 from motleygp.likelihoods import Gaussian, Poisson
 from motleygp.prediction import Predictive, functions
 from motleygp.tables import filling, frames
+from small import ESTIMATOR as SETTINGS
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
-SETTINGS = dict(
-    num_latents=1,
-    num_inducing=4,
-    max_iter=2,
-    batch_size=8,
-    random_state=0,
-    progress=False,
-)
 OUTPUTS = {"level": "gaussian", "calls": "poisson"}
 ROWS = [f"r{i}" for i in range(12)]
 ORDER = np.random.default_rng(1).permutation(12)

@@ -7,17 +7,9 @@ import motleygp as mg
 from motleygp.inference import Scaling, data, observations, observe
 from motleygp.numerics.sharing import once_each, one_object
 from motleygp.tables import frames
+from small import ESTIMATOR as SETTINGS
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
-
-SETTINGS = dict(
-    num_latents=1,
-    num_inducing=4,
-    max_iter=2,
-    batch_size=8,
-    random_state=0,
-    progress=False,
-)
 
 
 @pytest.fixture

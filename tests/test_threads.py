@@ -30,7 +30,13 @@ def batched_calls(compiled: str) -> list[str]:
 
 
 @pytest.mark.usefixtures("quick_compilation")
-@pytest.mark.parametrize("form", real_step.FORMS)
+@pytest.mark.parametrize(
+    "form",
+    [
+        form if form == "lmc" else pytest.param(form, marks=pytest.mark.slow)
+        for form in real_step.FORMS
+    ],
+)
 def test_no_batched_factorisation_reaches_the_cpu(form):
     assert batched_calls(real_step.compiled_text(form)) == []
 

@@ -35,6 +35,7 @@ def keep(printed: list[str]):
     return capture
 
 
+@pytest.mark.slow
 def test_the_command_prints_tables_and_writes_pictures(demonstration):
     printed, folder = demonstration
     for words in (
