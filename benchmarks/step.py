@@ -30,7 +30,7 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array
 
 import motleygp as mg
-from motleygp.inference import objective
+from motleygp.inference import derivatives, objective
 from motleygp.inference.data import Dataset, make_dataset
 from motleygp.inference.model import Model, trainable
 from motleygp.inference.posterior import from_prior, unwhiten
@@ -43,7 +43,7 @@ NUM_FUNCTIONS = 8
 Q_STEP, THETA_STEP = 0.01, 0.005
 
 
-def problem(seed: int = 0) -> dict[str, np.ndarray]:
+def problem(seed: int = 0, num_latents: int = NUM_LATENTS) -> dict[str, np.ndarray]:
     """Data and starting values, as the arrays that every competitor reads."""
     rng = np.random.default_rng(seed)
     columns = [
@@ -56,9 +56,9 @@ def problem(seed: int = 0) -> dict[str, np.ndarray]:
     return {
         "X": rng.random((NUM_ROWS, NUM_INPUTS)),
         "Y": np.stack(columns, axis=1),
-        "Z": rng.random((NUM_LATENTS, NUM_INDUCING, NUM_INPUTS)),
-        "lengthscale": rng.uniform(0.5, 1.5, (NUM_LATENTS, NUM_INPUTS)),
-        "weights": 0.5 * rng.normal(size=(NUM_FUNCTIONS, NUM_LATENTS)),
+        "Z": rng.random((num_latents, NUM_INDUCING, NUM_INPUTS)),
+        "lengthscale": rng.uniform(0.5, 1.5, (num_latents, NUM_INPUTS)),
+        "weights": 0.5 * rng.normal(size=(NUM_FUNCTIONS, num_latents)),
     }
 
 
@@ -74,16 +74,18 @@ def build(arrays: dict[str, np.ndarray]) -> tuple[Model, Dataset]:
     return model, data
 
 
-def our_step(model: Model, data: Dataset) -> tuple[Callable, Any]:
+def our_step(
+    model: Model, data: Dataset, *, joint: bool = False
+) -> tuple[Callable, Any]:
     """The library's step: one pass for all gradients, guarded natural gradient."""
     theta, fixed = eqx.partition(model, trainable(model))
-    q = from_prior(model.prior)
+    q = from_prior(model.prior, joint=joint)
     natural, adam = NaturalGradient(Q_STEP), optax.adam(THETA_STEP)
 
     def step(carry: Any, rows: Array) -> tuple[Any, Array]:
         theta, q, q_state, adam_state = carry
         batch = (data[0].take(rows),)
-        terms, grads = objective.gradients(eqx.combine(theta, fixed), q, batch)
+        terms, grads = derivatives.gradients(eqx.combine(theta, fixed), q, batch)
         q, q_state, _ = natural.update(grads.q, q_state, q)
         updates, adam_state = adam.update(
             grads.theta,  # pyright: ignore[reportArgumentType]

@@ -8,16 +8,17 @@ import pytest
 
 import small
 from motleygp.inference.data import make_dataset
+from motleygp.inference.derivatives import gradients
 from motleygp.inference.model import Model, all_fixed, trainable
-from motleygp.inference.objective import elbo, gradients
+from motleygp.inference.objective import elbo
 from motleygp.inference.posterior import (
     Posterior,
     divergence,
     from_precision,
     from_prior,
     kl_to_prior,
-    project,
 )
+from motleygp.inference.projection import project
 from motleygp.likelihoods import Gaussian
 from motleygp.priors import everywhere
 from motleygp.training import absorb

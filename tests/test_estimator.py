@@ -164,7 +164,8 @@ def test_ranks_make_copies(fitted):
     assert parameters["inducing"].shape == (3, 8, 2)
     assert parameters["lengthscale"].shape == (2, 2)
     assert parameters["weights"].shape == (4, 3)
-    assert parameters["q_cov"].shape == (3, 8, 8)
+    assert parameters["q_mean"].shape == (3, 8)
+    assert parameters["q_cov"].shape == (24, 24)
 
 
 def test_columns_in_another_order_are_read_by_name(fitted):
@@ -384,7 +385,7 @@ def test_wrong_new_data(fitted):
             r"`noise` is a parameter of no output of this model; got \['price'\]",
         ),
         ({"lengthscale": np.zeros((4, 2))}, "`lengthscale` must be positive"),
-        ({"q_cov": -np.ones((4, 8, 8))}, "`q_cov` must be positive definite"),
+        ({"q_cov": -np.ones((32, 32))}, "`q_cov` must be positive definite"),
     ],
 )
 def test_wrong_parameters_are_refused_and_change_nothing(fitted, values, message):

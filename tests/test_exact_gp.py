@@ -17,8 +17,9 @@ import scipy.stats
 
 from motleygp import Predictive, kernels, likelihoods as lik, priors
 from motleygp.inference.data import Dataset, make_dataset
+from motleygp.inference.derivatives import gradients
 from motleygp.inference.model import Model
-from motleygp.inference.objective import elbo, function_moments, gradients
+from motleygp.inference.objective import elbo, function_moments
 from motleygp.inference.posterior import Posterior, from_precision, from_prior, unwhiten
 from motleygp.optim import Guard, NaturalGradient
 
@@ -301,7 +302,13 @@ def by_lbfgs(loss: Quadratic) -> list[float]:
 
 @eqx.filter_jit
 def descend(
-    model: Model, data: Dataset, guard: Guard | None, momentum: jax.Array
+    model: Model,
+    data: Dataset,
+    guard: Guard | None,
+    momentum: jax.Array,
+    *,
+    joint: bool = False,
+    length: int = 4000,
 ) -> jax.Array:
     """Minus the bound before each natural-gradient step of length 1 from the prior."""
     # An array, so that one program serves every value.
@@ -313,8 +320,8 @@ def descend(
         new, state, _ = method.update(grads.q, state, q)
         return (new, state), -terms.elbo
 
-    q = from_prior(model.prior)
-    return jax.lax.scan(step, (q, method.init(q)), None, length=4000)[1]
+    q = from_prior(model.prior, joint=joint)
+    return jax.lax.scan(step, (q, method.init(q)), None, length=length)[1]
 
 
 def evaluations(values, best: float) -> int | None:

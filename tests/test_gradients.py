@@ -19,8 +19,9 @@ import paper_convolution as convolution
 import paper_numpy as paper
 from motleygp import kernels, likelihoods as lik, priors
 from motleygp.inference.data import Dataset, make_dataset
+from motleygp.inference.derivatives import gradients
 from motleygp.inference.model import Model, trainable
-from motleygp.inference.objective import elbo, gradients
+from motleygp.inference.objective import elbo
 from motleygp.inference.posterior import Posterior
 from motleygp.numerics.linalg import jittered_cholesky, whitened_columns
 

@@ -20,6 +20,7 @@ from motleygp.training.initialise import (
     cluster_centres,
     initial_model,
     marginal_fits,
+    padded,
     unexplained_share,
 )
 
@@ -144,5 +145,33 @@ def test_a_constant_input_column_is_harmless(rng):
 def test_centres_fill_up_when_there_are_few_distinct_rows(rng):
     x = np.repeat([[0.0], [1.0], [2.0]], 10, axis=0)
     centres = cluster_centres(rng, x, 8)
-    assert centres.shape == (8, 1) and len(np.unique(centres)) == 8
-    assert {0.0, 1.0, 2.0} <= set(centres[:, 0])
+    assert sorted(centres[:, 0]) == [0.0, 1.0, 2.0]
+    filled = padded(rng, centres, 8)
+    assert filled.shape == (8, 1) and len(np.unique(filled)) == 8
+    assert {0.0, 1.0, 2.0} <= set(filled[:, 0])
+
+
+def test_length_scales_start_near_the_spacing_of_the_inducing_points(rng):
+    """On a grid whose points are all inducing points, in each input's own units."""
+    side = np.linspace(0.0, 1.0, 5)
+    x = np.stack(np.meshgrid(side, 1e3 * side), axis=-1).reshape(-1, 2)
+    data = make_dataset([x], [rng.normal(size=25)], [Gaussian()])
+    model = initial_model(
+        rng, data, [Gaussian()], num_latents=6, rank=(1,) * 6, num_inducing=25
+    )
+    spacing = 0.25 / side.std() * x.std(axis=0)
+    drawn = np.asarray(model.prior.kernel.lengthscale) / spacing
+    np.testing.assert_allclose(drawn[:, 0], drawn[:, 1])
+    assert (drawn >= 0.5).all() and (drawn <= 1.5).all()
+    # One draw from each sixth of the range, on a log scale.
+    parts = np.floor(6 * np.log(drawn[:, 0] / 0.5) / np.log(3.0))
+    assert sorted(parts) == [0, 1, 2, 3, 4, 5]
+
+
+def test_length_scales_along_a_line_do_not_shrink_with_its_points(rng):
+    x = np.linspace(0.0, 1.0, 400)[:, None]
+    data = make_dataset([x], [rng.normal(size=400)], [Gaussian()])
+    model = initial_model(
+        rng, data, [Gaussian()], num_latents=1, rank=(1,), num_inducing=200
+    )
+    assert float(model.prior.kernel.lengthscale[0, 0]) >= 0.5 * 0.15 * x.std()

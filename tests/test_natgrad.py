@@ -6,8 +6,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from motleygp.inference.objective import NaturalTerms
-from motleygp.inference.posterior import Posterior, from_precision, kl_to_prior
+from motleygp.inference.posterior import (
+    NaturalTerms,
+    Posterior,
+    from_precision,
+    kl_to_prior,
+)
 from motleygp.optim import Guard, NaturalGradient, schedule
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")

@@ -54,15 +54,19 @@ class MotleyGP(Inspector):
         functions share ("latent"). With "latent", outputs can fill one another's gaps;
         it costs more.
     num_latents : int, optional
-        Q, the number of latent processes. The default is one per output, at least 4 and
-        at most 10; it is 4 with inducing values of functions. It never exceeds the
-        number of parameter functions.
+        Q, the number of latent processes. The default is one per parameter function,
+        at most 16; with inducing values of functions, at most 4.
     rank : int or sequence of int
         R_q, the number of copies of each latent process.
     kernel : "eq" or the name of a kernel of your own
         The kernel of the latent processes. Convolutions take "eq" only.
     num_inducing : int
         M, the number of inducing points of each copy.
+    posterior : "auto", "factorised" or "joint"
+        q(u), the distribution of the inducing values: independent between the latent
+        processes, or joint. The joint form is the better one, above all where one
+        output must tell two processes apart; its cost grows with the cube of G M, the
+        number of all inducing values. "auto" takes it while G M is at most 320.
     optimizer : "fng", "hybrid", "adam", "sgd", or a scheme of ``motleygp.optim``
         The optimisers of q(u) and the hyper-parameters theta: natural gradients on
         both, natural gradients and Adam, Adam on both, or plain gradients on both.
@@ -132,6 +136,7 @@ class MotleyGP(Inspector):
         rank: int | Sequence[int] = 1,
         kernel: str = "eq",
         num_inducing: int = 80,
+        posterior: str = "auto",
         optimizer: Any = "fng",
         preset: str | None = None,
         offset: str = "marginal",
@@ -155,6 +160,7 @@ class MotleyGP(Inspector):
         self.rank = rank
         self.kernel = kernel
         self.num_inducing = num_inducing
+        self.posterior = posterior
         self.optimizer = optimizer
         self.preset = preset
         self.offset = offset

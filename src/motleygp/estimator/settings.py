@@ -13,11 +13,12 @@ from motleygp import kernels, likelihoods as lik, optim, priors
 from motleygp.inference import Dataset, Model, Posterior, Scaling, with_fixed
 from motleygp.inference.parameters import begun_at
 from motleygp.likelihoods import AbstractLikelihood
-from motleygp.training import Start, data_driven_start, paper_start
+from motleygp.training import Start, data_driven_start, paper_start, with_form
 
 _CHOICES: dict[str, tuple] = {
     "preset": (None, "paper"),
     "offset": ("marginal", "zero"),
+    "posterior": ("auto", "factorised", "joint"),
 }
 # Entries of `MotleyGP.parameters()` beyond theta that `start` may have.
 _STARTABLE = ("q_mean", "q_cov", "output_shift", "output_scale", "jitter")
@@ -33,6 +34,11 @@ def check(given: Mapping[str, Any]) -> None:
         _check_among("optimizer", given["optimizer"], tuple(optim.BY_NAME))
     for name, known in _CHOICES.items():
         _check_among(name, given[name], known)
+    if given["posterior"] == "joint" and not prior.shares_inducing:
+        raise ValueError(
+            "`posterior` must be 'auto' or 'factorised' with inducing values of "
+            "functions; got 'joint'."
+        )
     _check_parameters(given)
     _check_numbers(given)
     check_random_state(given["random_state"])
@@ -143,11 +149,18 @@ def start(
     names: Sequence[str],
 ) -> Start:
     """The function that makes a model from a seed."""
-    inner = _drawn_start(given, likelihoods)
+    inner = ft.partial(with_form, _drawn_start(given, likelihoods), _form(given))
     if not (given["start"] or given["fixed"]):
         return inner
     values, fixed = dict(given["start"] or {}), tuple(given["fixed"])
     return ft.partial(_begin_at, inner, values, fixed, scaling, tuple(names))
+
+
+def _form(given: Mapping[str, Any]) -> str:
+    """The form of q(u), which a q(u) in `start` has already."""
+    if given["posterior"] == "auto" and "q_cov" in (given["start"] or {}):
+        return "joint" if np.ndim(given["start"]["q_cov"]) == 2 else "factorised"
+    return given["posterior"]
 
 
 def started_units(values: Mapping[str, Any] | None, scaling: Scaling) -> Scaling:

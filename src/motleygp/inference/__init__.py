@@ -5,6 +5,7 @@ from motleygp.inference.data import (
     Dataset as Dataset,
     make_dataset as make_dataset,
 )
+from motleygp.inference.derivatives import gradients as gradients
 from motleygp.inference.holding import hold_out as hold_out
 from motleygp.inference.model import (
     Model as Model,
@@ -17,7 +18,6 @@ from motleygp.inference.objective import (
     elbo as elbo,
     full_elbo as full_elbo,
     function_moments as function_moments,
-    gradients as gradients,
     held_out_nlpd as held_out_nlpd,
 )
 from motleygp.inference.observations import (

@@ -7,13 +7,11 @@ from jaxtyping import Array, Float, PyTree
 
 from motleygp._types import RandomKey, Scalar
 from motleygp.inference.model import Model
-from motleygp.inference.posterior import Posterior, project_jointly
-from motleygp.numerics.linalg import (
-    jittered_cholesky,
-    over_groups,
-    product,
-    whitened_columns,
-)
+from motleygp.inference.objective import function_moments
+from motleygp.inference.posterior import Posterior
+from motleygp.inference.projection import project_jointly
+from motleygp.numerics.linalg import jittered_cholesky, over_groups, product
+from motleygp.numerics.packed import unpacked
 from motleygp.priors import AbstractPrior, everywhere
 
 
@@ -27,51 +25,67 @@ def draw_functions(
     rows at most.
     """
     prior = model.prior
-    num_columns = prior.columns_per_row * x.shape[0]
-    noise = jr.normal(key, (len(q.mean), num, num_columns), x.dtype)
-
-    def one_group(group: PyTree, mean: Array, half: Array, noise: Array) -> tuple:
-        columns, cov = project_jointly(prior, group, mean, half, x)
-        factor, jitter = jittered_cholesky(cov, prior.jitter)
-        share = jitter / jnp.mean(jnp.diagonal(cov))
-        return columns + noise @ factor.T, share
-
-    columns, share = over_groups(one_group, prior.groups(), q.mean, q.half, noise)
+    draw = _draw_together if q.is_joint(prior) else _draw_apart
+    columns, share = draw(prior, q, key, x, num)
     draws = jax.vmap(lambda c: _mixed(prior, x, c), in_axes=1)(columns)
     return draws + model.offset[:, None], jnp.max(share)
+
+
+def _draw_apart(
+    prior: AbstractPrior, q: Posterior, key: RandomKey, x: Array, num: int
+) -> tuple[Float[Array, "G num C"], Float[Array, " G"]]:
+    """Draws of each group's columns from N(B^T m, K - B^T B + B^T V B)."""
+
+    def one_group(group: PyTree, mean: Array, half: Array, noise: Array) -> tuple:
+        basis, cov = project_jointly(prior, group, x)
+        explained = product(half, basis)
+        cov = cov - basis.T @ basis + explained.T @ explained
+        factor, jitter = jittered_cholesky(cov, prior.jitter)
+        share = jitter / jnp.mean(jnp.diagonal(cov))
+        return mean @ basis + noise @ factor.T, share
+
+    noise = _noise(prior, key, x, num)
+    return over_groups(one_group, prior.groups(), q.mean, q.half, noise)
+
+
+def _draw_together(
+    prior: AbstractPrior, q: Posterior, key: RandomKey, x: Array, num: int
+) -> tuple[Float[Array, "G num C"], Float[Array, " G"]]:
+    """Draws of all columns under a joint q: B_g^T v_g with v from q, plus the rest from
+    N(0, K - B^T B), which is independent between groups."""
+    own, common = jr.split(key)
+    num_groups = len(prior.inducing)
+    v = q.mean + jr.normal(common, (num, q.mean.shape[1]), x.dtype) @ q.half[0]
+    v = jnp.swapaxes(v.reshape(num, num_groups, -1), 0, 1)
+
+    def one_group(group: PyTree, v: Array, noise: Array) -> tuple:
+        basis, cov = project_jointly(prior, group, x)
+        size = jnp.mean(jnp.diagonal(cov))
+        # The rest may be zero but for rounding, so the jitter is relative to K.
+        rest = cov - basis.T @ basis
+        rest = rest + prior.jitter * size * jnp.eye(len(rest), dtype=rest.dtype)
+        factor, jitter = jittered_cholesky(rest, 0.0)
+        return v @ basis + noise @ factor.T, prior.jitter + jitter / size
+
+    noise = _noise(prior, own, x, num)
+    return over_groups(one_group, prior.groups(), v, noise)
+
+
+def _noise(
+    prior: AbstractPrior, key: RandomKey, x: Array, num: int
+) -> Float[Array, "G num C"]:
+    """White noise for the columns of each group."""
+    num_columns = prior.columns_per_row * x.shape[0]
+    return jr.normal(key, (len(prior.inducing), num, num_columns), x.dtype)
 
 
 def row_moments(
     model: Model, q: Posterior, x: Float[Array, "N P"]
 ) -> tuple[Float[Array, "J N"], Float[Array, "N J J"]]:
     """Means of all functions, offsets included, and their covariances row by row."""
-    prior, one = model.prior, x[:1]
-    sites = everywhere(x, prior.num_functions)
-    # f is linear in the columns, so mixing unit columns gives what each one adds.
-    size = len(q.mean) * prior.columns_per_row
-    units = jnp.eye(size, dtype=x.dtype).reshape(size, len(q.mean), -1)
-    added = jax.vmap(lambda c: _mixed(prior, one, c)[:, 0])(units)
-    added = added.reshape(len(q.mean), prior.columns_per_row, -1)
-
-    def one_group(group: PyTree, mean: Array, half: Array, added: Array) -> tuple:
-        k = prior.covariances(group, sites)
-        basis, _ = whitened_columns(k.uu, k.ug, prior.jitter)
-        explained = product(half, basis)
-        # Row by row: a kernel need not be stationary.
-        own = jax.vmap(lambda row: prior.column_covariance(group, row, row))(x[:, None])
-        cov = own - _in_rows(basis, len(x))
-        cov = cov + _in_rows(explained, len(x))
-        f_mean = jnp.einsum("cj,cn->jn", added, (mean @ basis).reshape(-1, len(x)))
-        return f_mean, jnp.einsum("cj,ncd,di->nji", added, cov, added)
-
-    mean, cov = over_groups(one_group, prior.groups(), q.mean, q.half, added)
-    return jnp.sum(mean, axis=0) + model.offset[:, None], jnp.sum(cov, axis=0)
-
-
-def _in_rows(a: Float[Array, "M C"], num_rows: int) -> Float[Array, "N c c"]:
-    """A^T A among the columns of each row; rows run fastest."""
-    columns = a.reshape(a.shape[0], -1, num_rows)
-    return jnp.einsum("mcn,mdn->ncd", columns, columns)
+    size = model.prior.num_functions
+    mean, var = function_moments(model, q, x, blocks=(tuple(range(size)),))
+    return mean, jnp.moveaxis(unpacked(var, size), -1, 0)
 
 
 def _mixed(

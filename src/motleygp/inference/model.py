@@ -29,6 +29,8 @@ class Model(Named):
       "offset": see `parameter_names`.
     - `factorised`: whether the objective and predictions ignore the covariances between
       the functions of an output, as in the paper. It is then no bound on the evidence.
+    - `joint_q`: whether q(u) is joint over the groups of inducing values, or has an
+      independent part for each.
     """
 
     kind: ClassVar[str] = "model"
@@ -39,6 +41,7 @@ class Model(Named):
     likelihoods: tuple[AbstractLikelihood, ...]
     fixed: tuple[str, ...] = eqx.field(static=True, default=())
     factorised: bool = eqx.field(static=True, default=False)
+    joint_q: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self) -> None:
         total = sum(likelihood.num_functions for likelihood in self.likelihoods)
@@ -49,6 +52,11 @@ class Model(Named):
                 f"likelihoods; got {found[0]} and an offset of shape {found[1:]}."
             )
         self.prior.check_shapes()
+        if self.joint_q and not self.prior.shares_inducing:
+            raise ValueError(
+                "`joint_q` must be False for a prior whose functions have inducing "
+                f"values of their own; got True for {self.prior.name}."
+            )
 
     @property
     def blocks(self) -> tuple[tuple[int, ...], ...]:

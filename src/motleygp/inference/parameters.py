@@ -7,6 +7,7 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from motleygp.inference.model import Model
 from motleygp.inference.posterior import (
@@ -30,8 +31,14 @@ def to_arrays(
     model: Model, q: Posterior, scaling: Scaling, names: Sequence[str]
 ) -> dict[str, Any]:
     """All parameters of the model by name: constrained, unwhitened, and with positions
-    and distances of inputs in the user's units."""
+    and distances of inputs in the user's units.
+
+    `q_mean` has one row per group. `q_cov` has one matrix per group or, if q(u) is
+    joint, is the matrix of all values, group by group.
+    """
     mean, cov = _unwhiten(model.prior, q)
+    mean = mean.reshape(model.prior.inducing.shape[:2])
+    cov = cov[0] if q.is_joint(model.prior) else cov
     return theta_arrays(model, scaling, names) | {
         "jitter": np.asarray(_prior_factors(model.prior)[1]),
         "q_mean": np.asarray(mean),
@@ -111,9 +118,17 @@ def from_arrays(
         y_scale=np.array(values["output_scale"], dtype=float),
     )
     new = with_theta(model, scaling, names, values)
-    q = _whiten(new.prior, jnp.asarray(values["q_mean"]), jnp.asarray(values["q_cov"]))
+    q = _whiten(new.prior, *_in_parts(new, values))
     _check_covariance(q)
     return new, q, scaling
+
+
+def _in_parts(model: Model, values: Mapping[str, Any]) -> tuple[Array, Array]:
+    """`q_mean` and `q_cov` as the parts of q(u) have them."""
+    mean, cov = (jnp.asarray(values[name]) for name in ("q_mean", "q_cov"))
+    if model.joint_q:
+        return mean.reshape(1, -1), cov.reshape(1, mean.size, mean.size)
+    return mean, cov
 
 
 def with_theta(
@@ -123,15 +138,14 @@ def with_theta(
     given = {name: np.asarray(values[name]) for name in model.prior.parameters()}
     distances = {k: given[k] / scaling.x_scale for k in model.prior.distances}
     inducing = scaling.inputs(given["inducing"].astype(float))
-    return Model(
-        model.prior.with_parameters(given | distances | {"inducing": inducing}),
-        jnp.asarray(values["offset"], dtype=float),
-        tuple(
+    return dataclasses.replace(
+        model,
+        prior=model.prior.with_parameters(given | distances | {"inducing": inducing}),
+        offset=jnp.asarray(values["offset"], dtype=float),
+        likelihoods=tuple(
             _with_own(likelihood, name, values)
             for name, likelihood in zip(names, model.likelihoods, strict=True)
         ),
-        fixed=model.fixed,
-        factorised=model.factorised,
     )
 
 
@@ -160,9 +174,13 @@ def begun_at(
     """A start with some entries of `to_arrays` replaced by `values`. `q` is over the
     inducing values themselves, or `None` for the prior."""
     num_groups, num_inducing = model.prior.inducing.shape[:2]
+    size = num_groups * num_inducing
+    together = model.joint_q and num_groups > 1
     wanted = {
         "q_mean": np.zeros((num_groups, num_inducing)),
-        "q_cov": np.zeros((num_groups, num_inducing, num_inducing)),
+        "q_cov": np.zeros(
+            (size, size) if together else (num_groups, num_inducing, num_inducing)
+        ),
     }
     new = {name: value for name, value in values.items() if name not in _DERIVED}
     arrays = replaced(model, theta_arrays(model, scaling, names) | wanted, new)
@@ -170,7 +188,7 @@ def begun_at(
     if ("q_mean" in new) != ("q_cov" in new):
         raise ValueError("`start` must have both `q_mean` and `q_cov`, or neither.")
     if "q_mean" in new:
-        factor = jnp.stack([cholesky(jnp.asarray(v)) for v in arrays["q_cov"]])
-        q = from_factor(jnp.asarray(arrays["q_mean"]), factor)
+        mean, cov = _in_parts(model, arrays)
+        q = from_factor(mean, jnp.stack([cholesky(part) for part in cov]))
         _check_covariance(q)
     return model, q

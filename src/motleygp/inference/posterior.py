@@ -1,17 +1,18 @@
-"""q(u): its storage, its divergence from the prior, and the marginals it implies.
+"""q(u): its storage, and its divergence from the prior.
 
 Inside the library u is whitened: u_g = L_g v_g with L_g the factor of K_uu, so that
 the prior of v_g is N(0, I), the divergence does not depend on theta, and a change of
 theta carries q along. `unwhiten` gives the moments of u itself.
+
+q has independent parts: one for each of the G groups, of M values each, or a single one
+over all S = G M values. The second form, the joint one, is exact where groups explain
+the same values and so depend on one another given the data.
 """
 
-from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from motleygp._types import Scalar
@@ -21,32 +22,35 @@ from motleygp.numerics.linalg import (
     inverse_lower,
     jittered_cholesky,
     over_groups,
-    product,
     solve_lower,
-    whitened_columns,
 )
-from motleygp.priors import AbstractPrior, Sites, everywhere
+from motleygp.priors import AbstractPrior, everywhere
 
 
 class Posterior(Named):
-    """q(v_g) = N(mean_g, V_g), by the precision V_g^-1 and H_g with V_g = H_g^T H_g.
+    """q(v_k) = N(mean_k, V_k), by the precision V_k^-1 and H_k with V_k = H_k^T H_k, of
+    each part k: the K = G groups of S = M values each, or K = 1 and all S = G M values,
+    group by group.
 
     H is triangular: the inverse of the precision's Cholesky factor, or the transposed
-    factor of V. A step adds to the precision and factorises it once; everything else
-    uses V only through products with H. Make one with `from_precision` or
-    `from_factor`; inside `over_groups` it holds one group.
+    factor of V. A step adds to the precision and factorises it once. Make one with
+    `from_precision` or `from_factor`; inside `over_groups` it holds one part.
     """
 
     kind: ClassVar[str] = "posterior"
     name: ClassVar[str] = "posterior"
 
-    mean: Float[Array, "*G M"]
-    precision: Float[Array, "*G M M"]
-    half: Float[Array, "*G M M"]
+    mean: Float[Array, "*K S"]
+    precision: Float[Array, "*K S S"]
+    half: Float[Array, "*K S S"]
 
-    def cov(self) -> Float[Array, "G M M"]:
+    def cov(self) -> Float[Array, "K S S"]:
         """The covariances V."""
         return jnp.swapaxes(self.half, -1, -2) @ self.half
+
+    def is_joint(self, prior: AbstractPrior) -> bool:
+        """Whether one part holds several groups."""
+        return self.mean.shape[0] != prior.inducing.shape[0]
 
 
 class NaturalTerms(NamedTuple):
@@ -57,70 +61,70 @@ class NaturalTerms(NamedTuple):
     to (1 - b) V^-1 + b target.
     """
 
-    gradient: Float[Array, "*G M"]
-    target: Float[Array, "*G M M"]
+    gradient: Float[Array, "*K S"]
+    target: Float[Array, "*K S S"]
 
 
 def from_precision(
-    mean: Float[Array, "G M"], precision: Float[Array, "G M M"]
+    mean: Float[Array, "K S"], precision: Float[Array, "K S S"]
 ) -> Posterior:
     """q with these means and precisions; NaN where one is not positive definite."""
 
-    def one_group(precision: Float[Array, "M M"]) -> Float[Array, "M M"]:
+    def one_part(precision: Float[Array, "S S"]) -> Float[Array, "S S"]:
         return inverse_lower(cholesky(precision))
 
-    return Posterior(mean, precision, over_groups(one_group, precision))
+    return Posterior(mean, precision, over_groups(one_part, precision))
 
 
-def from_factor(mean: Float[Array, "G M"], factor: Float[Array, "G M M"]) -> Posterior:
+def from_factor(mean: Float[Array, "K S"], factor: Float[Array, "K S S"]) -> Posterior:
     """q with these means and covariances C C^T, C lower triangular."""
 
-    def one_group(factor: Float[Array, "M M"]) -> Float[Array, "M M"]:
+    def one_part(factor: Float[Array, "S S"]) -> Float[Array, "S S"]:
         inverse = inverse_lower(factor)
         return inverse.T @ inverse
 
-    precision = over_groups(one_group, factor)
+    precision = over_groups(one_part, factor)
     return Posterior(mean, precision, jnp.swapaxes(factor, -1, -2))
 
 
-class Columns(eqx.Module):
-    """Moments of each group's columns under q, with the basis and jitter behind them.
-
-    `basis` is B_g = L_g^-1 K_ug: the columns' means are B_g^T mean_g. The jitter is
-    relative to the mean of the diagonal of K_uu.
-    """
-
-    mean: Float[Array, "*G C"]
-    var: Float[Array, "*G E"]
-    """The variances, and the covariances of the prior's `column_pairs`."""
-    basis: Float[Array, "*G M C"]
-    jitter: Float[Array, "*G"]
-
-
-def from_prior(prior: AbstractPrior) -> Posterior:
+def from_prior(prior: AbstractPrior, *, joint: bool = False) -> Posterior:
     """q(u) = p(u): mean 0 and covariance I in the whitened variable."""
     num_groups, num_inducing, _ = jnp.shape(prior.inducing)
-    eye = jnp.eye(num_inducing, dtype=prior.inducing.dtype)
-    eyes = jnp.broadcast_to(eye, (num_groups, num_inducing, num_inducing))
-    return Posterior(jnp.zeros((num_groups, num_inducing), eye.dtype), eyes, eyes)
+    parts, size = (
+        (1, num_groups * num_inducing) if joint else (num_groups, num_inducing)
+    )
+    eye = jnp.eye(size, dtype=prior.inducing.dtype)
+    eyes = jnp.broadcast_to(eye, (parts, size, size))
+    return Posterior(jnp.zeros((parts, size), eye.dtype), eyes, eyes)
 
 
-def kl_to_prior(q: Posterior) -> Float[Array, " G"]:
-    """KL[q(u_g) || p(u_g)] = 1/2 (tr V + m^T m - M - log |V|), whitened."""
+def joined(q: Posterior) -> Posterior:
+    """The same q as a single part."""
+    together = (block_diagonal(a) for a in (q.precision, q.half))
+    return Posterior(q.mean.reshape(1, -1), *together)
+
+
+def block_diagonal(blocks: Float[Array, "K S S"]) -> Float[Array, "1 T T"]:
+    """One matrix with these blocks on its diagonal."""
+    return jax.scipy.linalg.block_diag(*blocks)[None]
+
+
+def kl_to_prior(q: Posterior) -> Float[Array, " K"]:
+    """KL[q || p] = 1/2 (tr V + m^T m - S - log |V|) of each part, whitened."""
     trace = jnp.sum(q.half**2, axis=(1, 2))
     log_det = jnp.sum(jnp.log(jnp.diagonal(q.half, axis1=1, axis2=2) ** 2), axis=1)
     square = jnp.sum(q.mean**2, axis=1)
     return 0.5 * (trace + square - q.mean.shape[1] - log_det)
 
 
-def divergence(q: Posterior, base: Posterior) -> Float[Array, " G"]:
-    """KL[q_g || base_g] of each group."""
-    return over_groups(group_divergence, q, base)
+def divergence(q: Posterior, base: Posterior) -> Float[Array, " K"]:
+    """KL[q || base] of each part."""
+    return over_groups(part_divergence, q, base)
 
 
-def group_divergence(new: Posterior, old: Posterior) -> Scalar:
-    """KL[new || old] = 1/2 (tr(V_old^-1 V_new) - M + log |V_old| - log |V_new|
-    + |m_new - m_old|^2 in V_old^-1), of one group."""
+def part_divergence(new: Posterior, old: Posterior) -> Scalar:
+    """KL[new || old] = 1/2 (tr(V_old^-1 V_new) - S + log |V_old| - log |V_new|
+    + |m_new - m_old|^2 in V_old^-1), of one part."""
     shift = new.mean - old.mean
     trace = jnp.sum((new.half @ old.precision) * new.half)
     # A factor that was optimised itself may have negative entries on its diagonal.
@@ -128,81 +132,6 @@ def group_divergence(new: Posterior, old: Posterior) -> Scalar:
     log_ratio = jnp.sum(jnp.log(old_diagonal) - jnp.log(new_diagonal))
     square = shift @ (old.precision @ shift)
     return 0.5 * (trace - new.mean.shape[0] + square) + log_ratio
-
-
-def project(prior: AbstractPrior, q: Posterior, sites: Sites) -> Columns:
-    """Moments of each group's columns at the sites: B^T m and k - B^T B + B^T V B."""
-    pairs = pairs_of(prior, sites)
-
-    def one_group(
-        group: PyTree, mean: Float[Array, " M"], half: Float[Array, "M M"]
-    ) -> Columns:
-        k = prior.covariances(group, sites)
-        basis, jitter = whitened_columns(k.uu, k.ug, prior.jitter)
-        # The prior's residual variance is a difference, which rounding must not make
-        # negative; the diagonal of B^T V B is |H B|^2.
-        remaining = k.gg - pairs.products(basis)
-        size = basis.shape[1]
-        remaining = jnp.concatenate(
-            [jnp.maximum(remaining[:size], 0.0), remaining[size:]]
-        )
-        explained = pairs.products(product(half, basis))
-        relative = jitter / jnp.mean(jnp.diagonal(k.uu))
-        return Columns(mean @ basis, remaining + explained, basis, relative)
-
-    return over_groups(one_group, prior.groups(), q.mean, q.half)
-
-
-class Pairs(NamedTuple):
-    """The pairs of a prior's columns whose covariances count, by the functions that
-    they belong to; see `AbstractPrior.column_pairs`."""
-
-    per_row: int
-    functions: Sequence[tuple[int, int]]
-
-    def products(self, columns: Float[Array, "M C"]) -> Float[Array, " E"]:
-        """The squared length of each column, and the inner product of each pair."""
-        own = jnp.sum(columns**2, axis=0)
-        if not self.functions:
-            return own
-        left, right = self.sides(columns)
-        return jnp.concatenate([own, jnp.sum(left * right, axis=0)])
-
-    def sides(
-        self, columns: Float[Array, "M C"]
-    ) -> tuple[Float[Array, "M K"], Float[Array, "M K"]]:
-        """The first and the second column of each pair."""
-        rows = columns.shape[0]
-        by_function = columns.reshape(rows, self.per_row, -1)
-        first, second = np.array(self.functions).T
-        return (
-            by_function[:, first].reshape(rows, -1),
-            by_function[:, second].reshape(rows, -1),
-        )
-
-
-def pairs_of(prior: AbstractPrior, sites: Sites) -> Pairs:
-    """The pairs of this prior's columns at the sites."""
-    return Pairs(prior.columns_per_row, prior.column_pairs(sites))
-
-
-def project_jointly(
-    prior: AbstractPrior,
-    group: PyTree,
-    mean: Float[Array, " M"],
-    half: Float[Array, "M M"],
-    x: Float[Array, "N P"],
-) -> tuple[Float[Array, " C"], Float[Array, "C C"]]:
-    """The means of one group's columns at every x, and all of their covariances
-    K - B^T B + B^T V B."""
-    k = prior.covariances(group, everywhere(x, prior.num_functions))
-    basis, _ = whitened_columns(k.uu, k.ug, prior.jitter)
-    explained = product(half, basis)
-    # Each row is the centre of its own distances, which are then exact: a far row
-    # spoils no other.
-    rows = jax.lax.map(lambda row: prior.column_covariance(group, row, x), x[:, None])
-    cov = jnp.swapaxes(rows, 0, 1).reshape(basis.shape[1], -1)
-    return mean @ basis, cov - basis.T @ basis + explained.T @ explained
 
 
 def prior_factors(
@@ -217,24 +146,30 @@ def prior_factors(
     return over_groups(one_group, prior.groups())
 
 
+def factors_of_parts(prior: AbstractPrior, num_parts: int) -> Float[Array, "K S S"]:
+    """L of each part of a q with so many: u = L v."""
+    factors, _ = prior_factors(prior)
+    return factors if num_parts == len(factors) else block_diagonal(factors)
+
+
 def unwhiten(
     prior: AbstractPrior, q: Posterior
-) -> tuple[Float[Array, "G M"], Float[Array, "G M M"]]:
-    """Mean and covariance of u_g = L_g v_g."""
-    factor, _ = prior_factors(prior)
-    mean = jnp.einsum("gmk,gk->gm", factor, q.mean)
+) -> tuple[Float[Array, "K S"], Float[Array, "K S S"]]:
+    """Mean and covariance of u = L v, part by part."""
+    factor = factors_of_parts(prior, len(q.mean))
+    mean = jnp.einsum("kst,kt->ks", factor, q.mean)
     return mean, factor @ q.cov() @ jnp.swapaxes(factor, -1, -2)
 
 
 def whiten(
-    prior: AbstractPrior, mean: Float[Array, "G M"], cov: Float[Array, "G M M"]
+    prior: AbstractPrior, mean: Float[Array, "K S"], cov: Float[Array, "K S S"]
 ) -> Posterior:
     """The inverse of `unwhiten`."""
-    factor, _ = prior_factors(prior)
 
-    def one_group(lower: Array, mean: Array, cov: Array) -> tuple[Array, Array]:
+    def one_part(lower: Array, mean: Array, cov: Array) -> tuple[Array, Array]:
         # With V_u = C C^T the precision of v is (L^-1 C C^T L^-T)^-1 = W^T W.
         inverse = solve_lower(cholesky(cov), lower)
         return solve_lower(lower, mean[:, None])[:, 0], inverse.T @ inverse
 
-    return from_precision(*over_groups(one_group, factor, mean, cov))
+    factor = factors_of_parts(prior, len(mean))
+    return from_precision(*over_groups(one_part, factor, mean, cov))

@@ -16,7 +16,7 @@ from motleygp.optim._q import AbstractQOptimiser, Pace, QInfo
 class FactorState(NamedTuple):
     """The lower factors C of V = C C^T, and optax's own state."""
 
-    factor: Float[Array, "G M M"]
+    factor: Float[Array, "K S S"]
     inner: Any
 
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from motleygp._types import Scalar
-from motleygp.inference.posterior import NaturalTerms, Posterior, group_divergence
+from motleygp.inference.posterior import NaturalTerms, Posterior, part_divergence
 from motleygp.named import Named
 from motleygp.numerics.linalg import cholesky, inverse_lower, over_groups
 from motleygp.optim import _checks
@@ -22,19 +22,19 @@ _NEGLIGIBLE = 1e-9
 class Guard(Named):
     """Limits on the steps of q(u); without a guard, every step is taken.
 
-    **Within a step**, for each group: the new precision must be positive definite and
-    KL[q_new || q_old] at most `radius` nats per inducing value. A step outside these
-    limits is shortened at most `max_shrinks` times, then refused.
+    **Within a step**, for each part of q: the new precision must be positive definite
+    and KL[q_new || q_old] at most `radius` nats per inducing value. A step outside
+    these limits is shortened at most `max_shrinks` times, then refused.
 
-    **From step to step**, for all groups together: q factorises over the groups, so
-    steps that are right for each group can overshoot together (a Jacobi iteration). Let
+    **From step to step**, for all parts together: q factorises over its parts, so
+    steps that are right for each part can overshoot together (a Jacobi iteration). Let
     s be the slope of the loss along the last step, before and after it. A ratio
     -s_after / s_before above 0 means that the step went past the minimum on its line;
     at 1 it gained nothing. Above `overshoot`, the step length is halved and the
     momentum dropped.
 
     A shortened length grows by the factor `recovery` with each step inside the limits,
-    up to the full length.
+    or by 2 if the step is far inside, up to the full length.
     """
 
     kind: ClassVar[str] = "guard"
@@ -53,10 +53,10 @@ class NatGradState(NamedTuple):
     """The memory of earlier steps."""
 
     num_steps: Int[Array, ""]
-    previous_mean: Float[Array, "G M"]
+    previous_mean: Float[Array, "K S"]
     slope: Scalar
     joint_length: Scalar
-    length: Float[Array, " G"]
+    length: Float[Array, " K"]
 
 
 class NaturalGradient(AbstractQOptimiser):
@@ -105,15 +105,15 @@ class NaturalGradient(AbstractQOptimiser):
             joint = jnp.where(overshot, 0.5 * joint, joint * guard.recovery)
             joint = jnp.minimum(joint, 1.0)
             upsilon = jnp.where(overshot, 0.0, upsilon)
-        num_groups = q.mean.shape[0]
+        num_parts = q.mean.shape[0]
         step = over_groups(
             _guarded(guard),
             q,
             terms,
             state.previous_mean,
             state.length,
-            jnp.broadcast_to(beta * joint, (num_groups,)),
-            jnp.broadcast_to(upsilon, (num_groups,)),
+            jnp.broadcast_to(beta * joint, (num_parts,)),
+            jnp.broadcast_to(upsilon, (num_parts,)),
         )
         slope = jnp.sum(terms.gradient * (step.q.mean - q.mean))
         new_state = NatGradState(state.num_steps + 1, q.mean, slope, joint, step.length)
@@ -127,8 +127,8 @@ class NaturalGradient(AbstractQOptimiser):
         return step.q, new_state, info
 
 
-class _GroupStep(NamedTuple):
-    """One group's step: the new q, and the length and counts for the report."""
+class _PartStep(NamedTuple):
+    """The step of one part of q: the new q, and lengths and counts for the report."""
 
     q: Posterior
     taken: Scalar
@@ -138,15 +138,15 @@ class _GroupStep(NamedTuple):
     divergence: Scalar
 
 
-def _guarded(guard: Guard | None) -> Callable[..., _GroupStep]:
-    def one_group(
+def _guarded(guard: Guard | None) -> Callable[..., _PartStep]:
+    def one_part(
         q: Posterior,
         terms: NaturalTerms,
-        previous_mean: Float[Array, " M"],
+        previous_mean: Float[Array, " S"],
         length: Scalar,
         beta: Scalar,
         upsilon: Scalar,
-    ) -> _GroupStep:
+    ) -> _PartStep:
         impulse = upsilon * (q.precision @ (q.mean - previous_mean))
 
         def attempt(length: Scalar) -> tuple[Posterior, Scalar]:
@@ -156,12 +156,12 @@ def _guarded(guard: Guard | None) -> Callable[..., _GroupStep]:
             push = length * impulse - b * terms.gradient
             mean = q.mean + (half @ push) @ half
             new = Posterior(mean, precision, half)
-            return new, group_divergence(new, q)
+            return new, part_divergence(new, q)
 
         if guard is None:
             new, divergence = attempt(jnp.ones(()))
             zero = jnp.zeros((), int)
-            return _GroupStep(new, beta, length, zero, zero, divergence)
+            return _PartStep(new, beta, length, zero, zero, divergence)
 
         limit, max_shrinks = guard.radius * q.mean.shape[0], guard.max_shrinks
 
@@ -184,8 +184,11 @@ def _guarded(guard: Guard | None) -> Callable[..., _GroupStep]:
         )
         refused = outside(divergence)
         kept = jax.tree.map(lambda a, b: jnp.where(refused, a, b), q, new)
-        grown = jnp.minimum(length * jnp.where(shrinks > 0, 1.0, guard.recovery), 1.0)
-        return _GroupStep(
+        # KL is roughly quadratic, so from a quarter of the limit twice the length is
+        # still inside.
+        factor = jnp.where(divergence <= 0.25 * limit, 2.0, guard.recovery)
+        grown = jnp.minimum(length * jnp.where(shrinks > 0, 1.0, factor), 1.0)
+        return _PartStep(
             q=kept,
             taken=jnp.where(refused, 0.0, beta * length),
             length=grown,
@@ -194,4 +197,4 @@ def _guarded(guard: Guard | None) -> Callable[..., _GroupStep]:
             divergence=jnp.where(refused, 0.0, divergence),
         )
 
-    return one_group
+    return one_part

@@ -16,9 +16,9 @@ Pace: TypeAlias = Scalar | float
 class QInfo(NamedTuple):
     """A report of one step of q(u).
 
-    `step_size` is its mean length over the groups; `shrinks` and `refused` count cuts
-    and refusals over the groups; `overshot` is true if the step before this one went
-    too far; `divergence` is KL[q_new || q_old], summed over the groups.
+    `step_size` is its mean length over the parts of q; `shrinks` and `refused` count
+    cuts and refusals over the parts; `overshot` is true if the step before this one
+    went too far; `divergence` is KL[q_new || q_old], summed over the parts.
     """
 
     step_size: Scalar

@@ -60,6 +60,8 @@ class Fitted(Named):
         """Raise a `ValueError` if the shapes of the parts do not match, or for numbers
         with which nothing can be predicted."""
         groups, size, num_inputs = self.model.prior.inducing.shape
+        if self.model.joint_q:
+            groups, size = 1, groups * size
         num_outputs = len(self.model.likelihoods)
         expected = {
             "q.mean": (self.q.mean, (groups, size)),

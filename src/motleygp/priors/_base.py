@@ -20,8 +20,8 @@ from motleygp.priors._sites import Sites
 
 # Added to the diagonal of K_uu, relative to that diagonal.
 DEFAULT_JITTER = 1e-8
-# The default number of latent processes is that of outputs, within these limits.
-_MIN_LATENTS, _MAX_LATENTS = 4, 10
+# The most latent processes by default; their number is that of functions.
+_MAX_LATENTS = 16
 
 
 class Covariances(eqx.Module):
@@ -118,12 +118,16 @@ class AbstractPrior(Named):
 
     @abc.abstractmethod
     def mix(
-        self, sites: Sites, mean: Float[Array, "G C"], var: Float[Array, "G E"]
+        self,
+        sites: Sites,
+        mean: Float[Array, "G C"],
+        var: Float[Array, "G E"] | Float[Array, "G G E"],
     ) -> tuple[SpanMoments, ...]:
         """The moments of each span's functions, from those of the groups' columns.
 
-        The second ones are the variances and then, unless the functions are
-        independent, the covariances of the span's `pairs`.
+        `var` is within each group, or between all groups under a joint q(u). The second
+        moments are the variances and then, unless the functions are independent, the
+        covariances of the span's `pairs`.
         """
 
     @abc.abstractmethod
@@ -186,8 +190,9 @@ class AbstractPrior(Named):
 
     @classmethod
     def usual_num_latents(cls, num_outputs: int, num_functions: int) -> int:
-        """The default Q, at most the number of functions."""
-        return min(max(num_outputs, _MIN_LATENTS), _MAX_LATENTS, num_functions)
+        """The default Q: one process per function, within a limit."""
+        del num_outputs
+        return min(_MAX_LATENTS, num_functions)
 
     @classmethod
     def group_functions(

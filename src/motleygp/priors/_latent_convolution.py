@@ -80,17 +80,23 @@ class LatentConvolution(AbstractConvolution):
         return shares.reshape(self.num_functions * x.shape[0], -1)
 
     def mix(
-        self, sites: Sites, mean: Float[Array, "R C"], var: Float[Array, "R E"]
+        self,
+        sites: Sites,
+        mean: Float[Array, "R C"],
+        var: Float[Array, "R E"] | Float[Array, "R R E"],
     ) -> tuple[SpanMoments, ...]:
-        """sum_q S_{j,q} times the means of column (j, n) of group q, and sum_q S_{j,q}
-        S_{j',q} times the covariances."""
+        """sum_q S_{j,q} times the means of column (j, n) of group q, and sum_qq'
+        S_{j,q} S_{j',q'} times the covariances."""
         num_groups, num_functions = self.weights.T.shape
-        left, right = entries(num_functions, sites.pairs)
-        products = (self.weights[left] * self.weights[right]).T
+        first, second = entries(num_functions, sites.pairs)
+        left, right = self.weights.T[:, first], self.weights.T[:, second]
         f_mean = jnp.sum(
             self.weights.T[:, :, None] * mean.reshape(num_groups, num_functions, -1), 0
         )
-        f_var = jnp.sum(
-            products[:, :, None] * var.reshape(num_groups, len(left), -1), axis=0
-        )
+        if var.ndim == 2:
+            products, groups = left * right, (0,)
+        else:
+            products, groups = left[:, None] * right, (0, 1)
+        by_entry = var.reshape(*products.shape, -1)
+        f_var = jnp.sum(products[..., None] * by_entry, axis=groups)
         return sites.split(f_mean, f_var)

@@ -90,19 +90,27 @@ class LMC(AbstractPrior):
         return group[0](x, z)
 
     def mix(
-        self, sites: Sites, mean: Float[Array, "G N"], var: Float[Array, "G N"]
+        self,
+        sites: Sites,
+        mean: Float[Array, "G N"],
+        var: Float[Array, "G N"] | Float[Array, "G G N"],
     ) -> tuple[SpanMoments, ...]:
+        """sum_g w_jg mean_g, and sum_gh w_jg w_j'h var_gh."""
         mixed = []
         for span in sites.spans:
             weights = pick(self.weights, span.functions)
-            own_mean, own_var = (a[:, span.start : span.stop] for a in (mean, var))
-            # w_jg w_j'g of the variances, and of the covariances after them.
-            products = weights**2
+            own_mean, own_var = (a[..., span.start : span.stop] for a in (mean, var))
+            left, right = weights, weights
             if span.pairs:
-                left, right = np.array(span.pairs).T
-                between = self.weights[left] * self.weights[right]
-                products = jnp.concatenate([products, between])
-            mixed.append((weights @ own_mean, products @ own_var))
+                first, second = np.array(span.pairs).T
+                left = jnp.concatenate([left, self.weights[first]])
+                right = jnp.concatenate([right, self.weights[second]])
+            if var.ndim == 2:
+                f_var = (left * right) @ own_var
+            else:
+                products = left[:, :, None] * right[:, None]
+                f_var = jnp.tensordot(products, own_var, 2)
+            mixed.append((weights @ own_mean, f_var))
         return tuple(mixed)
 
     def covariance(

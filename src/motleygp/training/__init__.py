@@ -1,9 +1,11 @@
 """Training: the start, one pure step, runs of steps, restarts and checkpoints."""
 
 from motleygp.training.initialise import (
+    Start as Start,
     data_driven_start as data_driven_start,
     initial_model as initial_model,
     paper_start as paper_start,
+    with_form as with_form,
 )
 from motleygp.training.loop import (
     Callback as Callback,
@@ -18,7 +20,6 @@ from motleygp.training.one_step import (
 )
 from motleygp.training.restarts import (
     Outcome as Outcome,
-    Start as Start,
     Task as Task,
     absorb as absorb,
     best as best,

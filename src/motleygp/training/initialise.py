@@ -1,17 +1,19 @@
 """The start of training: inducing points, length-scales, weights and offsets."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 from sklearn.cluster import KMeans
 from sklearn.neighbors import NearestNeighbors
 from threadpoolctl import threadpool_limits
 
 from motleygp.inference.data import Dataset, columns_of
 from motleygp.inference.model import Model
-from motleygp.inference.posterior import Posterior, from_precision
+from motleygp.inference.posterior import Posterior, from_precision, joined
 from motleygp.kernels import EQ, AbstractKernel
 from motleygp.likelihoods import AbstractLikelihood, fit_constant
 from motleygp.numerics.moments import mean_and_variance
@@ -23,11 +25,22 @@ _MAX_CLUSTERED = 20_000
 _MAX_NEIGHBOURS = 5_000
 # The limits of the unexplained share at the start: few rows may agree by chance.
 _SHARES = (1e-4, 1.0)
-# The range of the length-scales of the latent processes, in standard deviations of the
-# inputs: wide, so that some process is near the scale of the data.
-_LENGTHSCALES = (0.1, 1.0)
+# The range of the length-scales of the latent processes, in distances between
+# neighbouring inducing points. Longer ones often end in an optimum in which functions
+# miss the finer variation; shorter ones are beyond the reach of the inducing points.
+_LENGTHSCALES = (0.5, 1.5)
+# That distance is at least this many standard deviations of the inputs: along a line,
+# inducing points lie closer than functions turn.
+_CLOSEST = 0.15
+# The most inducing values of all groups for which "auto" takes a joint q(u).
+_MAX_JOINT = 320
 # The jitter of the authors' code.
 _PAPER_JITTER = 1e-6
+
+Start: TypeAlias = Callable[
+    [np.random.Generator, Dataset, Sequence[AbstractLikelihood]],
+    tuple[Model, Posterior | None],
+]
 
 
 def data_driven_start(
@@ -64,16 +77,19 @@ def initial_model(
         for rows, weight in _rows_of_groups(owners, data, likelihoods)
     ]
     _, variance = mean_and_variance(*_all_rows(data))
-    spread = np.sqrt(np.where(variance > 0, variance, 1.0) * len(variance))
-    lengthscale = draw_lengthscales(rng, num_latents)
+    scale = np.sqrt(np.where(variance > 0, variance, 1.0))
+    spacing = float(np.median([spacing_of(centres / scale) for centres in inducing]))
+    lengthscale = draw_lengthscales(rng, num_latents, max(spacing, _CLOSEST))
     return Model(
         prior=form.start(
             Drawn(
                 kernel=kernel,
-                lengthscale=lengthscale[:, None] * spread,
+                lengthscale=lengthscale[:, None] * scale,
                 weights=rng.normal(size=(len(offsets), sum(rank))),
-                inducing=np.stack(inducing),
-                spread=spread,
+                inducing=np.stack(
+                    [padded(rng, centres, num_inducing) for centres in inducing]
+                ),
+                spread=scale * np.sqrt(len(scale)),
                 reach=np.concatenate([fit.reach for fit in fits]),
                 rank=rank,
                 jitter=jitter,
@@ -83,6 +99,24 @@ def initial_model(
         likelihoods=tuple(fit.likelihood for fit in fits),
         fixed=("offset",) if offset == "zero" else (),
     )
+
+
+def with_form(
+    inner: Start,
+    form: str,
+    rng: np.random.Generator,
+    data: Dataset,
+    likelihoods: Sequence[AbstractLikelihood],
+) -> tuple[Model, Posterior | None]:
+    """A start with this form of q(u): "factorised", "joint", or "auto", which is joint
+    where its steps are cheap enough to gain more than they cost."""
+    model, q = inner(rng, data, likelihoods)
+    num_groups, num_inducing, _ = model.prior.inducing.shape
+    small = num_groups * num_inducing <= _MAX_JOINT and not model.factorised
+    if form == "joint" or (form == "auto" and small and model.prior.shares_inducing):
+        model = dataclasses.replace(model, joint_q=True)
+        q = None if q is None else joined(q)
+    return model, q
 
 
 def _all_rows(data: Dataset) -> tuple[np.ndarray, np.ndarray | None]:
@@ -161,11 +195,23 @@ def paper_start(
     return model, from_precision(jnp.asarray(mean), jnp.asarray(precisions))
 
 
-def draw_lengthscales(rng: np.random.Generator, num_latents: int) -> np.ndarray:
-    """One draw from each of `num_latents` equal parts of the range, on a log scale."""
+def draw_lengthscales(
+    rng: np.random.Generator, num_latents: int, spacing: float
+) -> np.ndarray:
+    """One draw from each of `num_latents` equal parts of the range around `spacing`, on
+    a log scale, in random order."""
     low, high = np.log(_LENGTHSCALES)
     places = (np.arange(num_latents) + rng.uniform(size=num_latents)) / num_latents
-    return np.exp(low + (high - low) * places)
+    return spacing * np.exp(low + (high - low) * rng.permutation(places))
+
+
+def spacing_of(centres: Float[np.ndarray, "K P"]) -> float:
+    """The median distance between neighbours; 0 for a single point."""
+    if len(centres) < 2:
+        return 0.0
+    with threadpool_limits(1):
+        distances, _ = NearestNeighbors(n_neighbors=1).fit(centres).kneighbors()
+    return float(np.median(distances))
 
 
 class MarginalFit(NamedTuple):
@@ -217,10 +263,8 @@ def cluster_centres(
     num_inducing: int,
     weight: np.ndarray | None = None,
 ) -> np.ndarray:
-    """`num_inducing` centres of the rows of x by k-means.
-
-    If there are too few distinct rows, copies of rows with a little noise are added.
-    """
+    """`num_inducing` centres of the rows of x by k-means, or the distinct rows if there
+    are no more."""
     rows = rng.permutation(len(x))[:_MAX_CLUSTERED]
     distinct = np.unique(x[rows], axis=0)
     seed = int(rng.integers(2**31))
@@ -232,6 +276,13 @@ def cluster_centres(
             clusters = KMeans(num_inducing, **settings)
             own = None if weight is None else weight[rows]
             return clusters.fit(x[rows], sample_weight=own).cluster_centers_
-    extra = distinct[rng.integers(len(distinct), size=num_inducing - len(distinct))]
-    noise = 0.1 * x.std(axis=0) * rng.normal(size=extra.shape)
-    return np.concatenate([distinct, extra + noise])
+    return distinct
+
+
+def padded(
+    rng: np.random.Generator, centres: np.ndarray, num_inducing: int
+) -> np.ndarray:
+    """`num_inducing` points: the centres, and copies of them with a little noise."""
+    extra = centres[rng.integers(len(centres), size=num_inducing - len(centres))]
+    noise = 0.1 * centres.std(axis=0) * rng.normal(size=extra.shape)
+    return np.concatenate([centres, extra + noise])

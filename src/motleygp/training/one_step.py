@@ -12,12 +12,12 @@ from jaxtyping import Array, Bool, Int, PyTree
 
 from motleygp._types import Scalar
 from motleygp.inference.data import Dataset
-from motleygp.inference.objective import (
+from motleygp.inference.derivatives import (
     Gradients,
-    Terms,
     gradients,
     unwhitened_gradients,
 )
+from motleygp.inference.objective import Terms
 from motleygp.numerics.linalg import over_groups
 from motleygp.optim import QInfo, Scheme, retract
 from motleygp.training.state import Progress, TrainState

@@ -18,6 +18,7 @@ from motleygp.inference.posterior import Posterior
 from motleygp.likelihoods import AbstractLikelihood
 from motleygp.optim import Scheme, fng
 from motleygp.training import loop, together
+from motleygp.training.initialise import Start
 from motleygp.training.interrupts import noted
 from motleygp.training.loop import HeldOut
 from motleygp.training.state import Solution, TrainState, init, solution
@@ -25,11 +26,6 @@ from motleygp.training.trace import Run, named_trace
 
 # Iterations whose minibatches stand for all rows where the bound was not computed.
 _LAST = 50
-
-Start = Callable[
-    [np.random.Generator, Dataset, Sequence[AbstractLikelihood]],
-    tuple[Model, Posterior | None],
-]
 
 
 class Task(NamedTuple):

@@ -81,7 +81,7 @@ def init(
     if base is not None:
         carried = base
     elif q is None:
-        whitened = from_prior(model.prior)
+        whitened = from_prior(model.prior, joint=model.joint_q)
         carried = whitened if scheme.whitened else _unwhitened(model, whitened)
     else:
         carried = whiten(model.prior, q.mean, q.cov()) if scheme.whitened else q

@@ -47,6 +47,12 @@ def _add_choices(fit: Parser) -> None:
         "of the latent processes (default: auto)",
     )
     fit.add_argument(
+        "--posterior",
+        choices=("auto", "factorised", "joint"),
+        help="whether the latent processes are independent given the data, or joint, "
+        "which is better and costs more (default: auto)",
+    )
+    fit.add_argument(
         "--optimizer",
         choices=("fng", "hybrid", "adam", "sgd"),
         help="the training scheme (default: fng, fully natural gradients)",
