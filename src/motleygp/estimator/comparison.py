@@ -239,6 +239,21 @@ def table(
     return frame.astype({"values": int})
 
 
+def check_table(given: Any, outputs: Sequence[str]) -> None:
+    """Raise a `ValueError` unless this is a table of these outputs."""
+    came = type(given).__name__
+    if isinstance(given, pd.DataFrame):
+        names, columns = [str(name) for name in given.index], list(given.columns)
+        every = sorted(names[:-1]) == sorted(outputs) and names[-1] == MEAN
+        if every and columns == list(COLUMNS):
+            return
+        came = f"a frame with the rows {names} and the columns {columns}"
+    raise ValueError(
+        "`sharing` must be the table of `compare_independent` for the outputs "
+        f"{list(outputs)}; got {came}."
+    )
+
+
 def _compared(
     joint: np.ndarray, alone: np.ndarray, weight: np.ndarray
 ) -> tuple[tuple[float, ...], np.ndarray]:

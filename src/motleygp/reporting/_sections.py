@@ -59,6 +59,13 @@ class Scores(NamedTuple):
     compared: bool
 
 
+class Sharing(NamedTuple):
+    """The section "What sharing is worth". `words` tell how many outputs it helps."""
+
+    table: Table
+    words: str
+
+
 class OutputPart(NamedTuple):
     """The part of the section "Outputs" about one output."""
 
@@ -96,6 +103,17 @@ def scores(facts: Facts, album: Album) -> Scores | None:
         sampled=facts.num_scored < facts.num_rows,
         compared=facts.compared,
     )
+
+
+def sharing(facts: Facts) -> Sharing | None:
+    """What sharing is worth; none if it was not asked for."""
+    if facts.sharing is None:
+        return None
+    table = _tables.sharing(facts.sharing)
+    said = [row[-1] for row in table.rows[:-1]]
+    helps, harms = (said.count(word) for word in (_tables.HELPS, _tables.HARMS))
+    each = f"Of the {len(said)} outputs, sharing clearly helps {helps}"
+    return Sharing(table, f"{each} and harms {harms}.")
 
 
 def outputs(
