@@ -16,6 +16,7 @@ import pytest
 
 import motleygp as mg
 from motleygp.estimator import door
+from motleygp.prediction import inspection
 from motleygp.prediction.diagrams import some_places
 from motleygp.prediction.seen import Seen
 from motleygp.reporting import _facts, _figures, _labels, _page, _remarks
@@ -296,6 +297,11 @@ def test_independent_models_are_compared(alone, tmp_path):
     expected = independent.nlpd(X, Y)["change"]
     assert row[header.index("independent")] == f"{expected:.4g}"
     assert "the independent models learn each output alone" in text
+
+
+def test_the_page_tells_how_many_processes_are_in_use(written):
+    model, *_, text = written
+    assert f"The model has {inspection.processes(model.fitted_)}." in text
 
 
 def sharing_table(*gains):

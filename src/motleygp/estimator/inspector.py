@@ -46,6 +46,9 @@ class Inspector(Scorer):
         """The parameter functions: offset, spread, and the input that each varies most
         with, with the distance over which it changes by one standard deviation.
 
+        A sentence above tells how many latent processes are in use: an output uses
+        those that have more than 1 % of the prior variance of one of its functions.
+
         The result is a table that a console or a notebook shows, and that `print`
         prints in a script.
         """

@@ -82,6 +82,14 @@ class Part(NamedTuple):
     places: list[Place]
 
 
+class ModelPart(NamedTuple):
+    """The section "Model"; `processes` tells how many latent processes are in use."""
+
+    table: Table
+    places: list[Place]
+    processes: str
+
+
 def data(facts: Facts, ys: list[np.ndarray], album: Album) -> Data:
     """The inputs and outputs in training and in the data of the report."""
     tables = [_tables.outputs(facts), _tables.inputs(facts)]
@@ -137,7 +145,7 @@ def training(facts: Facts, album: Album) -> Part:
     return Part(_tables.training(facts), album.add(figures))
 
 
-def model(facts: Facts, album: Album) -> Part:
+def model(facts: Facts, album: Album) -> ModelPart:
     """The parameters of the model."""
     correlation = _figures.heat_map(
         "Prior correlation between the functions at one input: how much the outputs "
@@ -151,4 +159,5 @@ def model(facts: Facts, album: Album) -> Part:
     )
     relevance, inducing = _figures.relevance(facts), _figures.inducing(facts)
     places = album.add([correlation, weights, relevance, inducing])
-    return Part(_tables.lengthscales(facts), places)
+    used = inspection.processes(facts.fitted)
+    return ModelPart(_tables.lengthscales(facts), places, used)
