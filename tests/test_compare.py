@@ -218,6 +218,13 @@ def test_outputs_with_inputs_of_their_own_have_folds_of_their_own(rng):
     assert all(set(fold) == {0, 1, 2} for fold in folds.values())
 
 
+def test_a_fold_without_rows_of_an_output_has_no_densities():
+    xs = [np.zeros((0, 1)), np.zeros((0, 1))]
+    own = observations(np.zeros(0), np.zeros(0), xs=xs)
+    found = comparison._log_densities(mg.MotleyGP(), own, [0, 1])
+    assert [len(part) for part in found] == [0, 0]
+
+
 # What goes wrong.
 
 

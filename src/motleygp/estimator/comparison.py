@@ -190,7 +190,7 @@ def _log_densities(
     found = {d: np.full(len(apart.ys[d]), np.nan) for d in outputs}
     for x in apart.distinct_inputs():
         own = [d for d in outputs if apart.xs[d] is x]
-        if not own:
+        if not own or not len(x):
             continue
         none = np.ones(len(x))
         exposures = [apart.exposure(d) if d in own else none for d in outputs]
