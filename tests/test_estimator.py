@@ -217,6 +217,7 @@ def test_what_the_model_says_of_itself(fitted, capsys):
     assert capsys.readouterr().out == f"{shown!r}\n"
     for text in (str(shown), shown._repr_html_()):
         assert "price: " in text and "varies most with" in text
+        assert "4 latent processes: " in text and " shared by several outputs" in text
 
 
 def test_a_summary_shows_names_as_they_are_and_says_which_label_is_true(fitted):

@@ -16,6 +16,7 @@ import pytest
 
 import motleygp as mg
 from motleygp.estimator import door
+from motleygp.prediction import inspection
 from motleygp.prediction.diagrams import some_places
 from motleygp.prediction.seen import Seen
 from motleygp.reporting import _facts, _figures, _labels, _page, _remarks
@@ -296,6 +297,51 @@ def test_independent_models_are_compared(alone, tmp_path):
     expected = independent.nlpd(X, Y)["change"]
     assert row[header.index("independent")] == f"{expected:.4g}"
     assert "the independent models learn each output alone" in text
+
+
+def test_the_page_tells_how_many_processes_are_in_use(written):
+    model, *_, text = written
+    assert f"The model has {inspection.processes(model.fitted_)}." in text
+
+
+def sharing_table(*gains):
+    index = [*["change", "sold", "visits"][: len(gains) - 1], "mean over outputs"]
+    columns = ("values", "nlpd", "independent", "gain", "standard_error")
+    rows = [(1200, 1.5, 1.5 + gain, gain, 0.1) for gain in gains]
+    return pd.DataFrame(rows, index=index, columns=columns)
+
+
+def test_the_page_tells_what_sharing_is_worth(written, tmp_path):
+    model, *_, without = written
+    assert "What sharing is worth" not in without
+    table = sharing_table(0.3, -0.25, 0.19, np.nan)
+    model.report(tmp_path / "s.html", sharing=table)
+    page = Page((tmp_path / "s.html").read_text())
+    (caption,) = (name for name in page.tables if name.startswith("The joint model"))
+    header, *rows = page.tables[caption]
+    assert header[:4] == ["output", "values", "NLPD", "independent"]
+    assert rows[0] == ["change", "1,200", "1.5", "1.8", "0.3", "0.1", "helps"]
+    said = [row[-1] for row in rows]
+    assert said == ["helps", "harms", "no clear difference", "unknown"]
+    text = " ".join(page.texts["p"])
+    assert "Of the 3 outputs, sharing clearly helps 1 and harms 1." in text
+    assert {"href": "#sharing"} in page.all("a")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        sharing_table(0.0, 0.1),
+        sharing_table(0, 0, 0, 0).iloc[::-1],
+        sharing_table(0, 0, 0, 0)[["gain"]],
+        pd.DataFrame(),
+        "helps",
+    ],
+)
+def test_a_table_of_other_outputs_is_refused(written, tmp_path, wrong):
+    with pytest.raises(ValueError, match=r"`sharing` must be the table .*; got") as e:
+        written[0].report(tmp_path / "n.html", sharing=wrong)
+    assert "\n" not in str(e.value) and not list(tmp_path.iterdir())
 
 
 def test_wrong_arguments_are_named(written, tmp_path):

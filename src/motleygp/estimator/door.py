@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from motleygp import likelihoods as lik
 from motleygp.estimator.weighing import weighed
 from motleygp.inference.checks import (
     check_finite,
@@ -25,6 +26,7 @@ from motleygp.inference.observations import (
 from motleygp.likelihoods import AbstractLikelihood
 from motleygp.numerics.sharing import once_each
 from motleygp.prediction import Fitted
+from motleygp.progress import console
 from motleygp.tables import Column, Table, frames, infer
 from motleygp.tables.arguments import by_output, check_per_row, per_row
 from motleygp.tables.rows import labels_of, row_name
@@ -106,6 +108,31 @@ def inferred(outputs: Any, table: Table) -> tuple[list[Any], list[infer.Choice]]
     choices = infer.infer_outputs(columns)
     chosen = {choice.name: choice.likelihood for choice in choices}
     return list((entries | chosen).values()), choices
+
+
+class Read(NamedTuple):
+    """Data to train on: as a table, and checked; the likelihoods, and those of them
+    that were inferred."""
+
+    table: Table
+    observed: Observations
+    likelihoods: list[AbstractLikelihood]
+    choices: list[infer.Choice]
+
+
+def read(
+    outputs: Any, X: Any, Y: Any, sample_weight: Any, exposure: Any, *, show: bool
+) -> Read:
+    """The arguments of `fit`, converted and checked. Likelihoods that are inferred are
+    shown (`show`), and warned about if they are in doubt."""
+    table = weighed(frames.as_table(X, Y), sample_weight, exposure)
+    entries, choices = inferred(outputs, table)
+    if choices and show:
+        console().print(infer.table(choices))
+    infer.warn(choices)
+    likelihoods = [lik.get(entry) for entry in entries]
+    observed = observations(table, likelihoods, exposure, complete=True)
+    return Read(table, observed, likelihoods, choices)
 
 
 def observations(

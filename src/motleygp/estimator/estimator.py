@@ -5,14 +5,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from sklearn.base import clone
 
-from motleygp import likelihoods as lik
-from motleygp.estimator import door, saving, settings
+from motleygp.estimator import comparison, door, saving, settings
 from motleygp.estimator.fitting import gathered, run_all, update, updated
 from motleygp.estimator.independent import IndependentGPs
 from motleygp.estimator.inspector import Inspector
-from motleygp.estimator.weighing import weighed
 from motleygp.files.trees import refusing
 from motleygp.inference import (
     Observations,
@@ -22,8 +21,6 @@ from motleygp.inference import (
     standardising,
 )
 from motleygp.likelihoods import AbstractLikelihood
-from motleygp.progress import console
-from motleygp.tables import frames, infer
 from motleygp.training import (
     Callback,
     Task,
@@ -207,13 +204,9 @@ class MotleyGP(Inspector):
         """
         given = self.get_params(deep=False)
         settings.check(given)
-        table = weighed(frames.as_table(X, Y), sample_weight, exposure)
-        entries, choices = door.inferred(self.outputs, table)
-        if choices and self.progress:
-            console().print(infer.table(choices))
-        infer.warn(choices)
-        likelihoods = [lik.get(entry) for entry in entries]
-        observed = door.observations(table, likelihoods, exposure, complete=True)
+        table, observed, likelihoods, choices = door.read(
+            self.outputs, X, Y, sample_weight, exposure, show=bool(self.progress)
+        )
         scaling = self._scaling(observed, likelihoods)
         scaled = [
             likelihood.in_units(scale)
@@ -294,6 +287,39 @@ class MotleyGP(Inspector):
     def independent(self) -> IndependentGPs:
         """The same estimator with one model per output, as a baseline."""
         return IndependentGPs(clone(self))
+
+    def compare_independent(
+        self,
+        X: Any,
+        Y: Any,
+        *,
+        cv: int = 3,
+        sample_weight: Any = None,
+        exposure: Any = None,
+    ) -> pd.DataFrame:
+        """What sharing is worth: NLPDs of this model and of `independent()` on rows
+        that neither has seen.
+
+        The rows are dealt into `cv` folds, and each fold is predicted by models fitted
+        to the others, with the settings of this estimator but without its `start` and
+        `checkpoint_dir`: in all, ``cv * (1 + outputs)`` fits. The estimator itself does
+        not change. The other arguments are those of `fit`.
+
+        The frame has a row per output, and a last one for their mean:
+
+        - "values": the number of values predicted.
+        - "nlpd", "independent": the NLPD of the joint model, and of the output's own.
+        - "gain": "independent" minus "nlpd"; above 0, sharing helps.
+        - "standard_error": that of the gain, from the paired differences of the rows.
+          It does not tell how the gain would vary with other folds or starts.
+
+        Ctrl-C ends it: the folds that are complete are compared, with a warning.
+        """
+        settings.check(self.get_params(deep=False))
+        read = door.read(
+            self.outputs, X, Y, sample_weight, exposure, show=bool(self.progress)
+        )
+        return comparison.compare(self, read.observed, read.likelihoods, cv)
 
     def _scaling(
         self, observed: Observations, likelihoods: Sequence[AbstractLikelihood]

@@ -8,6 +8,7 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from motleygp.estimator import door, saving
+from motleygp.estimator.comparison import check_table
 from motleygp.estimator.independent import IndependentGPs
 from motleygp.estimator.scorer import Scorer
 from motleygp.inference import parameters
@@ -44,6 +45,9 @@ class Inspector(Scorer):
     def summary(self) -> inspection.Summary:
         """The parameter functions: offset, spread, and the input that each varies most
         with, with the distance over which it changes by one standard deviation.
+
+        A sentence above tells how many latent processes are in use: an output uses
+        those that have more than 1 % of the prior variance of one of its functions.
 
         The result is a table that a console or a notebook shows, and that `print`
         prints in a script.
@@ -87,6 +91,7 @@ class Inspector(Scorer):
         *,
         exposure: Any = None,
         independent: IndependentGPs | None = None,
+        sharing: pd.DataFrame | None = None,
         title: str = "MotleyGP report",
         max_rows: int | None = None,
     ) -> None:
@@ -99,7 +104,8 @@ class Inspector(Scorer):
 
         - `X`, `Y`, `exposure`: rows to score, as in `metrics`; the fit should not have
           seen them.
-        - `independent`: a fitted `independent()`, for comparison.
+        - `independent`: a fitted `independent()`, to be scored beside the model.
+        - `sharing`: the table of `compare_independent`, for a section of its own.
         - `max_rows`: the largest number of rows to score, chosen at random; by default
           2000, or fewer for more than 5 outputs.
         """
@@ -116,6 +122,8 @@ class Inspector(Scorer):
             check_is_fitted(independent, "models_")
             door.check_names(fitted, independent.output_names_)
             alone = {n: model.fitted_ for n, model in independent.models_.items()}
+        if sharing is not None:
+            check_table(sharing, fitted.outputs)
         observed = None
         if X is not None:
             observed = door.new_observations(
@@ -127,6 +135,7 @@ class Inspector(Scorer):
             observed,
             reporting.labels(fitted, X, Y),
             alone=alone,
+            sharing=sharing,
             title=title,
             max_rows=max_rows,
             seed=getattr(self, "random_state", None),

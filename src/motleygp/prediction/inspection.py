@@ -14,6 +14,10 @@ from rich.text import Text
 
 from motleygp.inference.model import Model
 from motleygp.prediction.fitted import Fitted
+from motleygp.priors import AbstractPrior
+
+# The share of a function's variance above which it uses a latent process.
+_IN_USE = 0.01
 
 
 def function_names(fitted: Fitted) -> list[str]:
@@ -62,10 +66,10 @@ def relevance(fitted: Fitted) -> pd.DataFrame:
 _prior_covariance = eqx.filter_jit(lambda prior, x, z: prior.covariance(x, z))
 
 
-def _covariance(model: Model) -> np.ndarray:
+def _covariance(prior: AbstractPrior) -> np.ndarray:
     """The prior covariance of the functions at any one input: (J, J)."""
-    origin = jnp.zeros((1, model.prior.inducing.shape[-1]))
-    return np.asarray(_prior_covariance(model.prior, origin, origin))[:, 0, :, 0]
+    origin = jnp.zeros((1, prior.inducing.shape[-1]))
+    return np.asarray(_prior_covariance(prior, origin, origin))[:, 0, :, 0]
 
 
 def function_correlation(model: Model) -> np.ndarray:
@@ -74,7 +78,7 @@ def function_correlation(model: Model) -> np.ndarray:
     corr[f_j(x), f_i(x)] is the same at every x. A function without variance correlates
     only with itself.
     """
-    covariance = _covariance(model)
+    covariance = _covariance(model.prior)
     scale = np.sqrt(np.diagonal(covariance))
     scale = np.where(scale > 0.0, scale, 1.0)
     correlation = covariance / scale[:, None] / scale
@@ -99,10 +103,51 @@ def input_relevance(model: Model) -> np.ndarray:
     return np.sqrt(np.maximum(2.0 * (1.0 - own[:, 1:] / variance), 0.0)) / step
 
 
+def process_shares(model: Model) -> np.ndarray:
+    """The share of each latent process in the variance of each function: (J, Q).
+
+    Process q, with all its copies, contributes v_jq to the prior variance of f_j, the
+    same at every input: sum_i (a^i_jq)^2 k_q(0) in the linear model of
+    coregionalisation, and the variance of its smoothed copies in a convolution. The
+    share is v_jq / sum_q v_jq, and 0 for a function without variance.
+    """
+    prior = model.prior
+    parts = []
+    for q in range(len(prior.rank)):
+        own = jnp.where(np.asarray(prior.owner) == q, prior.weights, 0.0)
+        alone = eqx.tree_at(lambda prior: prior.weights, prior, own)
+        parts.append(np.diagonal(_covariance(alone)))
+    variance = np.stack(parts, axis=1)
+    total = variance.sum(axis=1, keepdims=True)
+    return variance / np.where(total > 0.0, total, 1.0)
+
+
+def processes(fitted: Fitted) -> str:
+    """How many latent processes are in use, in words.
+
+    An output uses a process that has more than 1 % of the variance of one of its
+    functions (`process_shares`). Where no inducing values are shared, nothing is said
+    about sharing.
+    """
+    used = process_shares(fitted.model) > _IN_USE
+    by_output = [used[list(own)].any(axis=0) for own in fitted.model.blocks]
+    users = np.sum(by_output, axis=0)
+    number, unused = len(users), np.sum(users == 0)
+    what = f"{number} latent process{'' if number == 1 else 'es'}"
+    if len(fitted.outputs) == 1 or not fitted.model.prior.shares_inducing:
+        return f"{what}: {np.sum(users > 0)} in use, {unused} unused"
+    return (
+        f"{what}: {np.sum(users > 1)} shared by several outputs, "
+        f"{np.sum(users == 1)} used by one, {unused} unused"
+    )
+
+
 @dataclasses.dataclass(frozen=True, repr=False)
 class Summary:
-    """A table that shows itself: as text when printed, as HTML in a notebook."""
+    """A table that shows itself: as text when printed, as HTML in a notebook. `head`
+    is a sentence above it."""
 
+    head: str
     title: str
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -117,6 +162,7 @@ class Summary:
         # As wide as the terminal, and without its colours.
         console = Console(file=io.StringIO(), width=Console().width)
         with console.capture() as captured:
+            console.print(Text(self.head))
             console.print(table)
         return captured.get().rstrip("\n")
 
@@ -129,18 +175,20 @@ class Summary:
             for row in self.rows
         )
         return (
+            f"<p>{html.escape(self.head)}</p>"
             f"<table><caption>{html.escape(self.title)}</caption><thead><tr>{head}</tr>"
             f"</thead><tbody>{body}</tbody></table>"
         )
 
 
 def summary(fitted: Fitted) -> Summary:
-    """One row per parameter function: its offset, its prior standard deviation, and the
-    input that it varies most with, with the distance over which it changes by one."""
+    """The number of latent processes in use, and a row per parameter function: its
+    offset, its prior standard deviation, and the input that it varies most with, with
+    the distance over which it changes by one."""
     low, high = fitted.input_range
     # Nothing was learned about an input with one value.
     slopes = np.where(high > low, input_relevance(fitted.model), 0.0)
-    covariance = _covariance(fitted.model)
+    covariance = _covariance(fitted.model.prior)
     rows = []
     for j, label in enumerate(_labelled_functions(fitted)):
         first = int(np.argmax(slopes[j]))
@@ -151,7 +199,8 @@ def summary(fitted: Fitted) -> Summary:
         offset, spread = float(fitted.model.offset[j]), np.sqrt(covariance[j, j])
         rows.append((label, f"{offset:.3g}", f"{spread:.3g}", most))
     header = ("output: parameter", "offset", "spread", "varies most with")
-    return Summary("parameter functions", header, tuple(rows))
+    head, title = f"{processes(fitted)}.", "parameter functions"
+    return Summary(head, title, header, tuple(rows))
 
 
 def _labelled_functions(fitted: Fitted) -> list[str]:

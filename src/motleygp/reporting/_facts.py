@@ -72,6 +72,8 @@ class Facts(NamedTuple):
     """For each input, the share of rows outside its training range."""
     relevance: pd.DataFrame
     """How much each function varies with each input."""
+    sharing: pd.DataFrame | None
+    """What sharing is worth: the table of `compare_independent`."""
 
     @property
     def compared(self) -> bool:
@@ -88,6 +90,7 @@ def gather(
     max_rows: int | None,
     seed: int | None,
     watch: Callable[[Sequence[Any]], Any],
+    sharing: pd.DataFrame | None = None,
 ) -> Facts:
     """The facts of a fitted model, scored on `observed`."""
     if max_rows is None:
@@ -116,6 +119,7 @@ def gather(
         with_data=observed is not None,
         outside=outside if observed is not None else np.zeros_like(low),
         relevance=inspection.relevance(fitted),
+        sharing=sharing,
     )
 
 

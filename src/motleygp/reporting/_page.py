@@ -28,6 +28,7 @@ def page(
     sections = {
         "data": _sections.data(facts, ys, album),
         "scores": _sections.scores(facts, album),
+        "sharing": _sections.sharing(facts),
         "outputs": _sections.outputs(facts, album, watch),
         "training": _sections.training(facts, album),
         "model": _sections.model(facts, album),

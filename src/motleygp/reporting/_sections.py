@@ -59,6 +59,13 @@ class Scores(NamedTuple):
     compared: bool
 
 
+class Sharing(NamedTuple):
+    """The section "What sharing is worth". `words` tell how many outputs it helps."""
+
+    table: Table
+    words: str
+
+
 class OutputPart(NamedTuple):
     """The part of the section "Outputs" about one output."""
 
@@ -73,6 +80,14 @@ class Part(NamedTuple):
 
     table: Table
     places: list[Place]
+
+
+class ModelPart(NamedTuple):
+    """The section "Model"; `processes` tells how many latent processes are in use."""
+
+    table: Table
+    places: list[Place]
+    processes: str
 
 
 def data(facts: Facts, ys: list[np.ndarray], album: Album) -> Data:
@@ -98,6 +113,17 @@ def scores(facts: Facts, album: Album) -> Scores | None:
     )
 
 
+def sharing(facts: Facts) -> Sharing | None:
+    """What sharing is worth; none if it was not asked for."""
+    if facts.sharing is None:
+        return None
+    table = _tables.sharing(facts.sharing)
+    said = [row[-1] for row in table.rows[:-1]]
+    helps, harms = (said.count(word) for word in (_tables.HELPS, _tables.HARMS))
+    each = f"Of the {len(said)} outputs, sharing clearly helps {helps}"
+    return Sharing(table, f"{each} and harms {harms}.")
+
+
 def outputs(
     facts: Facts, album: Album, watch: Callable[[Sequence[Any]], Iterable[Any]]
 ) -> list[OutputPart]:
@@ -119,7 +145,7 @@ def training(facts: Facts, album: Album) -> Part:
     return Part(_tables.training(facts), album.add(figures))
 
 
-def model(facts: Facts, album: Album) -> Part:
+def model(facts: Facts, album: Album) -> ModelPart:
     """The parameters of the model."""
     correlation = _figures.heat_map(
         "Prior correlation between the functions at one input: how much the outputs "
@@ -133,4 +159,5 @@ def model(facts: Facts, album: Album) -> Part:
     )
     relevance, inducing = _figures.relevance(facts), _figures.inducing(facts)
     places = album.add([correlation, weights, relevance, inducing])
-    return Part(_tables.lengthscales(facts), places)
+    used = inspection.processes(facts.fitted)
+    return ModelPart(_tables.lengthscales(facts), places, used)

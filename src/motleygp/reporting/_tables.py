@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from motleygp.optim import Scheme
 from motleygp.prediction import inspection
@@ -19,6 +20,9 @@ _ENDED = {
     "interrupted": "it was interrupted",
 }
 _NO_VALUES = "no values"
+# What sharing does, and the standard errors of a gain that chance hardly explains.
+HELPS, HARMS = "helps", "harms"
+_CLEAR = 2.0
 # Rows in a table of the least expected values.
 _SURPRISING = 5
 
@@ -183,6 +187,29 @@ def surprises(output: Output) -> Table | None:
             for place in surprising(scored, _SURPRISING)
         ],
     )
+
+
+def sharing(frame: pd.DataFrame) -> Table:
+    """What sharing is worth for each output and on average, in numbers and words."""
+    header = ["output", "values", "NLPD", "independent", "gain", "standard error"]
+    return _table(
+        "The joint model and one model per output, on rows that neither had seen",
+        [*header, "sharing"],
+        [
+            (name, int(values), *scores, verdict(*scores[-2:]))
+            for name, values, *scores in frame.itertuples()
+        ],
+        texts=(0, 6),
+    )
+
+
+def verdict(gain: float, error: float) -> str:
+    """Whether sharing helps, if chance does not explain the gain."""
+    if not np.isfinite([gain, error]).all():
+        return "unknown"
+    if abs(gain) <= _CLEAR * error:
+        return "no clear difference"
+    return HELPS if gain > 0.0 else HARMS
 
 
 # The model and its training.

@@ -98,7 +98,7 @@ def table(choices: Sequence[Choice]) -> Table:
 def warn(choices: Sequence[Choice]) -> None:
     """Issue a `UserWarning` for each choice in doubt, with a way to change it.
 
-    It points at the caller of `fit`, which calls this function.
+    It points at the caller of `fit`, two calls above this one.
     """
     for choice in choices:
         if choice.warning is None:
@@ -109,7 +109,7 @@ def warn(choices: Sequence[Choice]) -> None:
         warnings.warn(
             f"{name} is modelled as {choice.likelihood}. {choice.warning} "
             f'To {purpose} this choice, pass outputs={{{name}: "{other}"}}.',
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
