@@ -61,9 +61,9 @@ class MotleyGP(Inspector):
         M, the number of inducing points of each copy.
     posterior : "auto", "factorised" or "joint"
         q(u), the distribution of the inducing values: independent between the latent
-        processes, or joint. The joint form is the better one, above all where one
-        output must tell two processes apart; its cost grows with the cube of G M, the
-        number of all inducing values. "auto" takes it while G M is at most 320.
+        processes, or joint, which is better where fewer outputs are observed than there
+        are processes, and costs more. "auto" takes the joint form for at most 400
+        inducing values in all and 4000 rows.
     optimizer : "fng", "hybrid", "adam", "sgd", or a scheme of ``motleygp.optim``
         The optimisers of q(u) and the hyper-parameters theta: natural gradients on
         both, natural gradients and Adam, Adam on both, or plain gradients on both.
@@ -240,12 +240,13 @@ class MotleyGP(Inspector):
             fraction = self.validation_fraction
             observed, apart = hold_out(rng, observed, likelihoods, fraction)
             held_out = apart.dataset(scaling)
+        data = observed.dataset(scaling)
         task = Task(
-            data=observed.dataset(scaling),
+            data=data,
             held_out=held_out,
             likelihoods=likelihoods,
             start=settings.start(given, likelihoods, scaling, names),
-            scheme=settings.scheme(given, len(scaling.x_shift)),
+            scheme=settings.scheme(given, data),
             batch_size=self.batch_size,
             num_steps=self.max_iter,
             time_limit=self.time_limit,

@@ -132,14 +132,16 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
-def scheme(given: Mapping[str, Any], num_inputs: int) -> optim.Scheme:
+def scheme(given: Mapping[str, Any], data: Dataset) -> optim.Scheme:
     """The training scheme."""
     optimizer = given["optimizer"]
     if isinstance(optimizer, optim.Scheme):
         return optimizer
     if given["preset"] == "paper":
-        return optim.paper(optimizer, initial_p=optim.paper_initial_p(num_inputs))
-    return optim.BY_NAME[optimizer]()
+        initial_p = optim.paper_initial_p(data[0].x.shape[1])
+        return optim.paper(optimizer, initial_p=initial_p)
+    share = given["batch_size"] / max(block.total for block in data)
+    return optim.usual(optimizer, min(share, 1.0))
 
 
 def start(

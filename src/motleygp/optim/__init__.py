@@ -32,6 +32,7 @@ from motleygp.optim._schemes import (
     paper as paper,
     paper_initial_p as paper_initial_p,
     sgd as sgd,
+    usual as usual,
 )
 from motleygp.optim._theta import (
     AbstractDiagonal as AbstractDiagonal,

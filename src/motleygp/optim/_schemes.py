@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar
 
+import numpy as np
+
 from motleygp.named import Named
 from motleygp.optim import _checks
 from motleygp.optim._descents import Descent, descent
@@ -16,6 +18,11 @@ from motleygp.optim._theta import AbstractThetaOptimiser, ByName
 from motleygp.optim._variational import Variational
 
 _GUARD = Guard()
+# The schemes with natural steps on q(u), the range of their lengths, and the length per
+# share of the rows in a minibatch.
+_NATURAL = ("fng", "hybrid")
+_STEPS = (0.03, 0.1)
+_NOISE = 1.3
 
 
 class Scheme(Named):
@@ -187,6 +194,19 @@ def paper(
     return Scheme(*pairs[name], whitened=False, refuse=False)
 
 
-BY_NAME: MappingProxyType[str, Callable[[], Scheme]] = MappingProxyType(
+BY_NAME: MappingProxyType[str, Callable[..., Scheme]] = MappingProxyType(
     {"fng": fng, "hybrid": hybrid, "adam": adam, "sgd": sgd}
 )
+
+
+def usual(name: str, share: float) -> Scheme:
+    """The scheme of this name for minibatches with this share of the rows.
+
+    A natural step of length b follows the noise of minibatches: of the bound, about
+    S b / (4 share) nats are lost for S inducing values. So b falls with the share, as
+    far as the number of iterations allows.
+    """
+    if name not in _NATURAL:
+        return BY_NAME[name]()
+    shortest, longest = _STEPS
+    return BY_NAME[name](beta=float(np.clip(_NOISE * share, shortest, longest)))

@@ -32,8 +32,9 @@ _LENGTHSCALES = (0.5, 1.5)
 # That distance is at least this many standard deviations of the inputs: along a line,
 # inducing points lie closer than functions turn.
 _CLOSEST = 0.15
-# The most inducing values of all groups for which "auto" takes a joint q(u).
-_MAX_JOINT = 320
+# The most inducing values of all groups, and the most rows, for which "auto" takes a
+# joint q(u): beyond, it costs more than twice the time, or gains nothing.
+_MAX_JOINT, _MAX_JOINT_ROWS = 400, 4000
 # The jitter of the authors' code.
 _PAPER_JITTER = 1e-6
 
@@ -111,12 +112,21 @@ def with_form(
     """A start with this form of q(u): "factorised", "joint", or "auto", which is joint
     where its steps are cheap enough to gain more than they cost."""
     model, q = inner(rng, data, likelihoods)
-    num_groups, num_inducing, _ = model.prior.inducing.shape
-    small = num_groups * num_inducing <= _MAX_JOINT and not model.factorised
-    if form == "joint" or (form == "auto" and small and model.prior.shares_inducing):
+    if form == "joint" or (form == "auto" and _joint_pays(model, data)):
         model = dataclasses.replace(model, joint_q=True)
         q = None if q is None else joined(q)
     return model, q
+
+
+def _joint_pays(model: Model, data: Dataset) -> bool:
+    """Whether a joint q(u) is worth its cost. The paper's form is never joint."""
+    num_groups, num_inducing, _ = model.prior.inducing.shape
+    return (
+        model.prior.shares_inducing
+        and not model.factorised
+        and num_groups * num_inducing <= _MAX_JOINT
+        and max(block.total for block in data) <= _MAX_JOINT_ROWS
+    )
 
 
 def _all_rows(data: Dataset) -> tuple[np.ndarray, np.ndarray | None]:
