@@ -12,6 +12,7 @@ from motleygp.estimator import door, saving, settings
 from motleygp.estimator.fitting import gathered, run_all, update, updated
 from motleygp.estimator.independent import IndependentGPs
 from motleygp.estimator.inspector import Inspector
+from motleygp.estimator.predictor import few_rows
 from motleygp.estimator.weighing import weighed
 from motleygp.files.trees import refusing
 from motleygp.inference import (
@@ -223,6 +224,7 @@ class MotleyGP(Inspector):
                 self.fitted_ = gathered(
                     table, observed, likelihoods, task, outcomes, scaling, choices
                 )
+                self._rows = few_rows(task.data)
         warn_if_failed(self.fitted_.starts)
         warn_if_not_learnt(outcomes, task)
         warn_if_refused(dict(self.fitted_.trace))
@@ -281,7 +283,7 @@ class MotleyGP(Inspector):
             data = observed.dataset(fitted.scaling)
             run = update(fitted, data, self.get_params(deep=False), beside, callback)
             with held():
-                self.fitted_ = updated(fitted, run)
+                self.fitted_, self._rows = updated(fitted, run), None
         warn_if_refused(dict(self.fitted_.trace))
         return self
 

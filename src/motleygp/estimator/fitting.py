@@ -125,7 +125,6 @@ def gathered(
     return Fitted(
         model=found.model,
         q=found.q,
-        std=None if found.std is None else tuple(jax.tree.leaves(found.std)),
         scheme=task.scheme,
         scaling=scaling,
         outputs=tuple(table.names),
@@ -173,5 +172,6 @@ def update(
 
 def updated(fitted: Fitted, run: Run) -> Fitted:
     """The fitted model after an update."""
-    trace = named_trace(run)
-    return dataclasses.replace(fitted, q=run.state.q, ended=run.ended, trace=trace)
+    changed = dict(q=run.state.q, ended=run.ended, trace=named_trace(run))
+    # The q(u) of each draw has not seen the new rows.
+    return dataclasses.replace(fitted, **changed, draws=())
