@@ -2,6 +2,9 @@
 
 import copy
 import dataclasses
+import importlib
+import os
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -291,3 +294,26 @@ def test_earlier_files_without_draws_can_be_read(fitted, tmp_path):
     modelfile.write(path, header, arrays | {"fitted.std.0": np.ones(3)})
     x, _ = make_rows()
     np.testing.assert_array_equal(mg.load(path).predict(x), fitted.predict(x))
+
+
+# The experiment.
+
+
+def test_the_experiment_shows_means_and_goes_on_where_it_ended(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "experiments")
+    monkeypatch.setenv("NPROC", os.environ.get("NPROC", "1"))
+    bayesian = importlib.import_module("bayesian")
+    cell = bayesian.Cell("mixed", 4, 20, 0, "")
+    x, values = bayesian.simulate(cell)
+    assert x.shape == (520, 4) and {len(y) for y in values.values()} == {520}
+    scores = [
+        bayesian.Score(*cell._replace(draw=d), "real", 1.0, nlpd, 0.4, 0.8, 0.5, 0.9)
+        for d, nlpd in enumerate((0.8, 1.0))
+    ]
+    assert "| 2 | 1.000 | 0.900 | -0.100 ± 0.100 | 0.40 | 0.50 | 0.80 | 0.90 |" in (
+        bayesian.table(scores)
+    )
+    for score in scores:
+        bayesian.write(tmp_path / "b.csv", [score])
+    assert bayesian.finished(tmp_path / "b.csv") == scores
+    assert bayesian.inside_of(np.array([0.1, 0.3, 0.5, 0.96]), 0.9) == 0.75

@@ -35,8 +35,9 @@ from motleygp.optim import NaturalGradient
 
 # The move of one parameter for a difference of gradients.
 _MOVE = 2e-2
-# q(u) is the best one when a step changes it by less than this, in nats.
-_SETTLED = 1e-8
+# q(u) is the best one when a step changes it by less than this, in nats: little for
+# differences of gradients, more for predictions.
+_EXACT, _ENOUGH = 1e-8, 1e-4
 _MAX_STEPS = 200
 # One step of full length is exact for real outputs with one latent process.
 _FULL = NaturalGradient(1.0)
@@ -51,8 +52,8 @@ class Settled(NamedTuple):
 
 
 @eqx.filter_jit
-def settle(model: Model, q: Posterior, data: Dataset) -> Settled:
-    """Natural-gradient steps from q until it stays as it is."""
+def settle(model: Model, q: Posterior, data: Dataset, change: Array) -> Settled:
+    """Natural-gradient steps from q until one changes it by at most this, in nats."""
 
     def step(carry: tuple) -> tuple:
         q, state, *_, steps = carry
@@ -63,7 +64,7 @@ def settle(model: Model, q: Posterior, data: Dataset) -> Settled:
 
     def moving(carry: tuple) -> Bool[Array, ""]:
         *_, divergence, steps = carry
-        return (divergence > _SETTLED) & (steps < _MAX_STEPS)
+        return (divergence > change) & (steps < _MAX_STEPS)
 
     flat, _ = ravel_pytree(eqx.filter(model, trainable(model)))
     zero = jnp.zeros((), flat.dtype)
@@ -75,10 +76,11 @@ def settle(model: Model, q: Posterior, data: Dataset) -> Settled:
 def curvature(model: Model, q: Posterior, data: Dataset) -> Float[np.ndarray, "T T"]:
     """H at the model's theta without its inducing points; q is a start for q(u)."""
     mu, at = _along_theta(model)
-    best = settle(at(mu), q, data).q
+    exact = jnp.asarray(_EXACT)
+    best = settle(at(mu), q, data, exact).q
     rows = []
     for move in _MOVE * np.eye(len(mu)):
-        ahead, behind = (settle(at(mu + s), best, data) for s in (move, -move))
+        ahead, behind = (settle(at(mu + s), best, data, exact) for s in (move, -move))
         rows.append(np.asarray(behind.gradient - ahead.gradient) / (2.0 * _MOVE))
     found = np.reshape(rows, (len(mu), len(mu)))
     if not np.isfinite(found).all():
@@ -99,12 +101,14 @@ def draws(
     mu, at = _along_theta(model)
     values, vectors = np.linalg.eigh(curvature(model, q, data))
     spread = vectors / np.sqrt(np.abs(values) + 1.0)
-    rng = np.random.default_rng(seed)
+    rng, enough = np.random.default_rng(seed), jnp.asarray(_ENOUGH)
     found = []
     for _ in range(num):
         move = spread @ rng.standard_normal(len(mu))
-        while not_finite(best := settle(at(mu + move), q, data), "") is not None:
+        best = settle(at(mu + move), q, data, enough)
+        while not_finite(best, "") is not None:
             move = 0.5 * move
+            best = settle(at(mu + move), q, data, enough)
         drawn = dataclasses.replace(at(mu + move), fixed=model.fixed)
         found.append((drawn, best.q))
     return tuple(found)
