@@ -8,9 +8,9 @@ Each draw is a sample from a known model: one real output alone, or a real, a bi
 a count that mix two latent processes; with one input, or four of falling relevance. A
 model is fitted to the first rows, and 500 others are predicted with `bayesian=False`
 and `bayesian=True`. The table has the mean NLPD, the mean difference (below 0,
-averaging helps) and its standard error over the draws, and the shares of values inside
-the central 50 % and 90 % intervals, by randomised probability integral transforms. With
---output, a run that was stopped goes on where it ended.
+averaging helps) and its standard error over the draws, and the same for the shares of
+values inside the central 50 % and 90 % intervals, by randomised probability integral
+transforms. With --output, a run that was stopped goes on where it ended.
 """
 
 import argparse
@@ -146,23 +146,30 @@ def table(scores: list[Score]) -> str:
     """The means over the draws, by kind, inputs, output and rows."""
     lines = [
         "| data | inputs | output | rows | draws | NLPD | averaged | difference "
-        "| inside 50 % | averaged | inside 90 % | averaged |",
-        "| --- " * 12 + "|",
+        "| inside 50 % | averaged | inside 90 % | averaged | difference |",
+        "| --- " * 13 + "|",
     ]
     groups: dict[tuple[str, int, str, int], list[Score]] = {}
     for s in sorted(scores, key=lambda s: (s.rows, len(s.kind), s.inputs)):
         groups.setdefault((s.kind, s.inputs, s.output, s.rows), []).append(s)
     for (kind, inputs, output, rows), own in groups.items():
-        gains = np.array([s.averaged - s.nlpd for s in own])
-        error = gains.std(ddof=1) / np.sqrt(len(own)) if len(own) > 1 else np.nan
         means = np.mean([s[6:] for s in own], axis=0)
         nlpd, averaged, in_50, in_90, averaged_50, averaged_90 = means
+        gain = paired([s.averaged - s.nlpd for s in own])
+        wider = paired([s.averaged_90 - s.inside_90 for s in own])
         lines.append(
             f"| {kind} | {inputs} | {output} | {rows} | {len(own)} | {nlpd:.3f} | "
-            f"{averaged:.3f} | {gains.mean():+.3f} ± {error:.3f} | {in_50:.2f} | "
-            f"{averaged_50:.2f} | {in_90:.2f} | {averaged_90:.2f} |"
+            f"{averaged:.3f} | {gain} | {in_50:.2f} | {averaged_50:.2f} | "
+            f"{in_90:.2f} | {averaged_90:.2f} | {wider} |"
         )
     return "\n".join(lines)
+
+
+def paired(differences: list[float]) -> str:
+    """The mean over the draws, and its standard error."""
+    number = len(differences)
+    error = np.std(differences, ddof=1) / np.sqrt(number) if number > 1 else np.nan
+    return f"{np.mean(differences):+.3f} ± {error:.3f}"
 
 
 def arguments() -> argparse.Namespace:
