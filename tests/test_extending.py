@@ -228,6 +228,7 @@ def test_its_constant_fit_is_scipys(model):
 
 def test_save_and_load_give_the_same_answers(model, tmp_path):
     X, Y = data()
+    model.predict(X, bayesian=3)
     model.save(tmp_path / "m.motley")
     loaded = mg.load(tmp_path / "m.motley")
     assert loaded.fitted_.scheme == model.fitted_.scheme

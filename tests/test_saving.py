@@ -55,7 +55,8 @@ def saved(request, tmp_path_factory):
     X, Y = make_frames()
     model = mg.MotleyGP(OUTPUTS, random_state=0, **SETTINGS, **PRIORS[request.param])
     path = tmp_path_factory.mktemp("models") / "m.motley"
-    model.fit(X, Y).save(path)
+    model.fit(X, Y).predict(X, bayesian=1)
+    model.save(path)
     return model, path
 
 
@@ -174,8 +175,14 @@ BREAKAGES = {
     "scales": lambda header, arrays: arrays.update(
         {"fitted.scaling.y_scale": np.ones(7)}
     ),
-    "spread of theta": lambda header, arrays: arrays.update(
-        {"fitted.std.1": np.ones(7)}
+    "a short draw of theta": lambda header, arrays: arrays.update(
+        {"fitted.draws.0.0.offset": np.ones(7)}
+    ),
+    "a draw of half a model": lambda header, arrays: fields(header).update(
+        draws=[fields(header)["draws"][0][:1]]
+    ),
+    "a draw of other outputs": lambda header, arrays: rename(
+        header, "exponential", "draws", 0, 0, "likelihoods", 2
     ),
     "features": lambda header, arrays: fields(header).update(inputs=["one"]),
     "constants": lambda header, arrays: arrays.update({"fitted.seen.1.f": np.ones(2)}),
@@ -189,9 +196,8 @@ BREAKAGES = {
     "an infinite shift": spoil("fitted.scaling.x_shift", -np.inf),
     "a negative scale": spoil("fitted.scaling.y_scale", -1.0),
     "no scale": spoil("fitted.scaling.x_scale", 0.0),
-    "a negative spread": spoil("fitted.std.1", -1.0),
-    "no spread": spoil("fitted.std.0", 0.0),
-    "an infinite spread": spoil("fitted.std.0", np.inf),
+    "NaN in a draw": spoil("fitted.draws.0.0.offset", np.nan),
+    "an infinite draw of q(u)": spoil("fitted.draws.0.1.mean", np.inf),
     "an endless range": spoil("fitted.input_range", np.inf),
     "a negative jitter": lambda header, arrays: fields(header, "model", "prior").update(
         jitter=-1e-3

@@ -4,26 +4,30 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
 from motleygp.estimator import comparison, door, saving, settings
-from motleygp.estimator.fitting import gathered, run_all, update, updated
+from motleygp.estimator.fitting import (
+    gathered,
+    prepared,
+    run_all,
+    update,
+    updated,
+)
 from motleygp.estimator.independent import IndependentGPs
 from motleygp.estimator.inspector import Inspector
+from motleygp.estimator.predictor import few_rows
 from motleygp.files.trees import refusing
 from motleygp.inference import (
     Observations,
     Scaling,
-    hold_out,
     no_scaling,
     standardising,
 )
 from motleygp.likelihoods import AbstractLikelihood
 from motleygp.training import (
     Callback,
-    Task,
     warn_if_failed,
     warn_if_refused,
 )
@@ -212,7 +216,7 @@ class MotleyGP(Inspector):
             likelihood.in_units(scale)
             for likelihood, scale in zip(likelihoods, scaling.y_scale, strict=True)
         ]
-        task, seeds = self._task(observed, scaled, scaling)
+        task, seeds = prepared(given, observed, scaled, scaling)
         # Errors of a callback and Ctrl-C come when the model is kept.
         with Beside() as beside:
             outcomes = run_all(
@@ -222,36 +226,11 @@ class MotleyGP(Inspector):
                 self.fitted_ = gathered(
                     table, observed, likelihoods, task, outcomes, scaling, choices
                 )
+                self._rows = few_rows(task.data)
         warn_if_failed(self.fitted_.starts)
         warn_if_not_learnt(outcomes, task)
         warn_if_refused(dict(self.fitted_.trace))
         return self
-
-    def _task(
-        self,
-        observed: Observations,
-        likelihoods: Sequence[AbstractLikelihood],
-        scaling: Scaling,
-    ) -> tuple[Task, list[int]]:
-        """The task of all runs, and the seed of each run."""
-        given, held_out = self.get_params(deep=False), None
-        rng, names = np.random.default_rng(self.random_state), observed.names
-        if self.validation_fraction:
-            fraction = self.validation_fraction
-            observed, apart = hold_out(rng, observed, likelihoods, fraction)
-            held_out = apart.dataset(scaling)
-        data = observed.dataset(scaling)
-        task = Task(
-            data=data,
-            held_out=held_out,
-            likelihoods=likelihoods,
-            start=settings.start(given, likelihoods, scaling, names),
-            scheme=settings.scheme(given, data),
-            batch_size=self.batch_size,
-            num_steps=self.max_iter,
-            time_limit=self.time_limit,
-        )
-        return task, [int(seed) for seed in rng.integers(2**31, size=self.restarts)]
 
     def partial_fit(
         self,
@@ -281,7 +260,7 @@ class MotleyGP(Inspector):
             data = observed.dataset(fitted.scaling)
             run = update(fitted, data, self.get_params(deep=False), beside, callback)
             with held():
-                self.fitted_ = updated(fitted, run)
+                self.fitted_, self._rows = updated(fitted, run), None
         warn_if_refused(dict(self.fitted_.trace))
         return self
 

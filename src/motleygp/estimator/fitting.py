@@ -10,7 +10,8 @@ import jax
 import joblib
 import numpy as np
 
-from motleygp.inference import Dataset, Observations, Scaling
+from motleygp.estimator import settings
+from motleygp.inference import Dataset, Observations, Scaling, hold_out
 from motleygp.likelihoods import AbstractLikelihood
 from motleygp.prediction import Fitted, see
 from motleygp.progress import restarts_bar
@@ -34,6 +35,32 @@ from motleygp.training.programs import make_room
 from motleygp.training.watch import watch
 
 _log = logging.getLogger(__name__)
+
+
+def prepared(
+    given: Mapping[str, Any],
+    observed: Observations,
+    likelihoods: Sequence[AbstractLikelihood],
+    scaling: Scaling,
+) -> tuple[Task, list[int]]:
+    """The task of all runs, and the seed of each run."""
+    rng, held_out = np.random.default_rng(given["random_state"]), None
+    if given["validation_fraction"]:
+        fraction = given["validation_fraction"]
+        observed, apart = hold_out(rng, observed, likelihoods, fraction)
+        held_out = apart.dataset(scaling)
+    data = observed.dataset(scaling)
+    task = Task(
+        data=data,
+        held_out=held_out,
+        likelihoods=likelihoods,
+        start=settings.start(given, likelihoods, scaling, observed.names),
+        scheme=settings.scheme(given, data),
+        batch_size=given["batch_size"],
+        num_steps=given["max_iter"],
+        time_limit=given["time_limit"],
+    )
+    return task, [int(seed) for seed in rng.integers(2**31, size=given["restarts"])]
 
 
 def run_all(
@@ -125,7 +152,6 @@ def gathered(
     return Fitted(
         model=found.model,
         q=found.q,
-        std=None if found.std is None else tuple(jax.tree.leaves(found.std)),
         scheme=task.scheme,
         scaling=scaling,
         outputs=tuple(table.names),
@@ -173,5 +199,6 @@ def update(
 
 def updated(fitted: Fitted, run: Run) -> Fitted:
     """The fitted model after an update."""
-    trace = named_trace(run)
-    return dataclasses.replace(fitted, q=run.state.q, ended=run.ended, trace=trace)
+    changed = dict(q=run.state.q, ended=run.ended, trace=named_trace(run))
+    # The q(u) of each draw has not seen the new rows.
+    return dataclasses.replace(fitted, **changed, draws=())

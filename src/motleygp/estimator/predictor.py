@@ -1,5 +1,7 @@
 """Predictions, draws and imputations of a fitted estimator."""
 
+import dataclasses
+import functools as ft
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,16 +10,19 @@ from sklearn.utils.validation import check_is_fitted
 
 from motleygp.estimator import door, settings
 from motleygp.estimator.attributes import FittedAttributes
-from motleygp.inference import Model, Posterior
+from motleygp.inference import Dataset, Model, Posterior
 from motleygp.numerics.chunks import chunks
 from motleygp.numerics.packed import rows_of_blocks, unpacked
 from motleygp.prediction import AbstractPredictive, Fitted, distributions, functions
-from motleygp.progress import watched_rows
+from motleygp.progress import watched, watched_rows
 from motleygp.tables import Column, filling, frames
 from motleygp.tables.rows import aligned, labels_of
+from motleygp.training import laplace
 
-# Draws of theta for a prediction that averages over q(theta).
-_DRAWS_OF_THETA = 20
+# Draws of theta for a prediction that averages over them.
+_DRAWS_OF_THETA = 32
+# The most rows of an output for draws of theta: each learns q(u) anew from all rows.
+MAX_ROWS_OF_DRAWS = 200
 # Rows per chunk where only the means are kept.
 _ROWS_OF_MEANS = 1 << 15
 
@@ -28,6 +33,8 @@ class Predictor(FittedAttributes):
     progress: bool
     optimizer: Any
     random_state: int | None
+    _rows: Dataset | None = None
+    """The rows of the fit, if they are few enough to draw parameters from them."""
 
     def _checked_fit(self) -> Fitted:
         check_is_fitted(self, "fitted_")
@@ -49,8 +56,10 @@ class Predictor(FittedAttributes):
           out, and values may be NaN. Each row is conditioned on its own values, so the
           values of rows of the fit count twice.
         - `exposure`: for counts, as in `fit`; one unit by default.
-        - `bayesian`: average over draws of the parameters from q(theta), 20 draws or
-          the number given, instead of taking its mean.
+        - `bayesian`: average over draws of the parameters from an estimate of their
+          posterior, 32 draws or the number given. The first call makes them, which
+          needs a model fitted in this session to at most 200 rows; `save` keeps them.
+          With `given`, each row weighs a draw by its density of the given values.
         """
         fitted = self._checked_fit()
         rows = door.new_rows(fitted, X, given)
@@ -79,21 +88,29 @@ class Predictor(FittedAttributes):
                 "`bayesian` must be True, False or a number of draws; "
                 f"got {bayesian!r}."
             )
-        if fitted.std is None:
+        if len(fitted.draws) < number:
+            drawn = self._drawn(fitted, int(number))
+            self.fitted_ = fitted = dataclasses.replace(fitted, draws=drawn)
+        return fitted.draws[:number]
+
+    def _drawn(
+        self, fitted: Fitted, number: int
+    ) -> tuple[tuple[Model, Posterior], ...]:
+        if self._rows is None:
+            most = max(seen.observed for seen in fitted.seen)
+            if most > MAX_ROWS_OF_DRAWS:
+                raise ValueError(
+                    f"`bayesian` needs a fit to at most {MAX_ROWS_OF_DRAWS} rows; more "
+                    f"leave little doubt about the parameters; got {most}."
+                )
             raise ValueError(
-                "`bayesian` needs an optimizer with a q(theta), such as 'fng'; got "
-                f"{self.optimizer!r}."
+                "`bayesian` needs the rows of `fit`, which a model that was loaded or "
+                f"updated has not kept; got {number} draws, of which "
+                f"{len(fitted.draws)} are at hand."
             )
-        return list(
-            functions.draws_of_theta(
-                fitted.model,
-                fitted.q,
-                fitted.std,
-                int(number),
-                0 if self.random_state is None else self.random_state,
-                whitened=fitted.scheme.whitened,
-            )
-        )
+        seed = 0 if self.random_state is None else self.random_state
+        watch = ft.partial(watched, label="parameters", show=bool(self.progress))
+        return laplace.draws(fitted.model, fitted.q, self._rows, number, seed, watch)
 
     def predict(
         self, X: Any, *, exposure: Any = None, bayesian: bool | int = False
@@ -218,6 +235,12 @@ class Predictor(FittedAttributes):
             second = unpacked(var[own], len(block)) if covariance else var[list(block)]
             found[name] = mean[list(block)].T, second.T
         return found
+
+
+def few_rows(data: Dataset) -> Dataset | None:
+    """The data, if draws of the parameters may be made from them."""
+    few = all(block.total <= MAX_ROWS_OF_DRAWS for block in data)
+    return data if few else None
 
 
 def _filled(p: AbstractPredictive, y: Any, column: Column | None) -> Any:

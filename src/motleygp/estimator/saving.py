@@ -55,7 +55,7 @@ def load(path: str | os.PathLike) -> tuple[dict[str, Any], Fitted]:
     with refusing(path, "model"):
         if header["kind"] != "model":
             raise ModelFileError(f"its kind is {header['kind']!r}.")
-        fitted = _checked(restored(header["fitted"], arrays))
+        fitted = _checked(restored(_with_draws(header["fitted"]), arrays))
         likelihoods = [
             likelihood.in_units(1.0 / scale)
             for likelihood, scale in zip(
@@ -70,11 +70,18 @@ def load(path: str | os.PathLike) -> tuple[dict[str, Any], Fitted]:
         return kept | {"outputs": outputs}, fitted
 
 
+def _with_draws(spec: dict[str, Any]) -> dict[str, Any]:
+    """A description with draws of theta: earlier files have the `std` of training."""
+    fields = {"draws": [], **spec["fields"]}
+    fields.pop("std", None)
+    return {**spec, "fields": fields}
+
+
 def _checked(fitted: Any) -> Fitted:
     """The fitted model of a file; a `ModelFileError` if it is none, or not float64."""
     if not isinstance(fitted, Fitted):
         raise ModelFileError(f"it holds a {type(fitted).__name__}.")
-    for leaf in jax.tree.leaves((fitted.model, fitted.q, fitted.std)):
+    for leaf in jax.tree.leaves((fitted.model, fitted.q, fitted.draws)):
         if isinstance(leaf, jax.Array) and leaf.dtype != float:
             raise ModelFileError(f"its arrays must be float64; got {leaf.dtype}.")
     choices = tuple(Choice(*choice) for choice in fitted.choices)

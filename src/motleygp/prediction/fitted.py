@@ -3,13 +3,11 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Array
 
 from motleygp.files.trees import check_finite
-from motleygp.inference import Model, Posterior, Scaling, trainable
+from motleygp.inference import Model, Posterior, Scaling
 from motleygp.inference.parameters import theta_arrays, to_arrays
 from motleygp.named import Named
 from motleygp.optim import Scheme
@@ -21,8 +19,6 @@ class Fitted(Named):
     """All of a fit except its data.
 
     - `model`, `q`: the model at theta = mu, and its whitened q(u).
-    - `std`: the standard deviations of q(theta), one array per leaf of theta; `None`
-      for a scheme without q(theta).
     - `scheme`: the training scheme.
     - `scaling`: the units of the inputs and outputs.
     - `outputs`, `inputs`: their names. Inputs without names are "x0", "x1", ..., and
@@ -34,6 +30,8 @@ class Fitted(Named):
     - `choices`: the likelihoods that were inferred, with the reasons.
     - `trace`, `ended`: the trace of the best run, and the reason for its end.
     - `starts`: the "score", "trace", "ended" and "error" of every start.
+    - `draws`: models at draws of theta from its posterior, each with its own whitened
+      q(u); none until predictions average over them.
     """
 
     kind: ClassVar[str] = "fitted"
@@ -41,7 +39,6 @@ class Fitted(Named):
 
     model: Model
     q: Posterior
-    std: tuple[Array, ...] | None
     scheme: Scheme
     scaling: Scaling
     outputs: tuple[str, ...]
@@ -55,6 +52,7 @@ class Fitted(Named):
     trace: Mapping[str, np.ndarray]
     ended: str
     starts: tuple[Mapping[str, Any], ...]
+    draws: tuple[tuple[Model, Posterior], ...] = ()
 
     def __check_init__(self) -> None:
         """Raise a `ValueError` if the shapes of the parts do not match, or for numbers
@@ -85,21 +83,21 @@ class Fitted(Named):
                 f"`outputs`, `classes` and `seen` must have {num_outputs} entries, and "
                 f"`inputs` and `dates` {num_inputs}; got {counts} and {named}."
             )
-        self._check_std()
+        self._check_draws()
         jitter = self.model.prior.jitter
         if not (np.isfinite(jitter) and jitter >= 0):
             raise ValueError(f"`jitter` must be finite and at least 0; got {jitter}.")
-        for place in ("model", "q", "std", "input_range"):
+        for place in ("model", "q", "draws", "input_range"):
             check_finite(getattr(self, place), place)
 
-    def _check_std(self) -> None:
-        if self.std is None:
-            return
-        if not all((np.asarray(a) > 0).all() for a in self.std):
-            raise ValueError("`std` must be above 0.")
-        theta = jax.tree.leaves(eqx.filter(self.model, trainable(self.model)))
-        if [a.shape for a in self.std] != [a.shape for a in theta]:
-            raise ValueError("`std` must have the shapes of theta's arrays.")
+    def _check_draws(self) -> None:
+        def form(model: Model, q: Posterior) -> tuple[Any, list[tuple[int, ...]]]:
+            leaves, tree = jax.tree.flatten((model, q))
+            return tree, [np.shape(leaf) for leaf in leaves]
+
+        own = form(self.model, self.q)
+        if not all(form(*draw) == own for draw in self.draws):
+            raise ValueError("`draws` must have the form of `model` and `q`.")
 
     @property
     def seen_by_output(self) -> dict[str, Seen]:

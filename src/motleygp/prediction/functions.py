@@ -2,20 +2,19 @@
 
 import numbers
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from motleygp.inference.conditioning import Observed, condition, warn_if_stuck
 from motleygp.inference.joint import draw_functions, row_moments
-from motleygp.inference.model import Model, trainable
+from motleygp.inference.model import Model
 from motleygp.inference.objective import function_moments
-from motleygp.inference.posterior import Posterior, unwhiten, whiten
+from motleygp.inference.posterior import Posterior
 from motleygp.numerics.chunks import in_chunks
 from motleygp.numerics.packed import entries
 from motleygp.priors import pairs_within
@@ -30,7 +29,6 @@ Watch = Callable[[list[slice]], Iterable[slice]]
 _function_moments = eqx.filter_jit(function_moments)
 _row_moments = eqx.filter_jit(row_moments)
 _draw_functions = eqx.filter_jit(draw_functions)
-_whiten, _unwhiten = eqx.filter_jit(whiten), eqx.filter_jit(unwhiten)
 
 
 def moments(
@@ -99,30 +97,3 @@ def draws(
             stacklevel=4,
         )
     return found
-
-
-def draws_of_theta(
-    model: Model,
-    q: Posterior,
-    std: Sequence[Array],
-    num: int,
-    seed: int,
-    *,
-    whitened: bool,
-) -> Iterator[tuple[Model, Posterior]]:
-    """The model at draws from q(theta), each with a whitened q(u).
-
-    `std` has the standard deviation of each leaf of theta. With `whitened`, all draws
-    share the whitened q; otherwise they share q(u) itself.
-    """
-    theta, fixed = eqx.partition(model, trainable(model))
-    leaves, tree = jax.tree.flatten(theta)
-    rng = np.random.default_rng(seed)
-    mean, cov = _unwhiten(model.prior, q)
-    for _ in range(num):
-        noise = [rng.standard_normal(leaf.shape) for leaf in leaves]
-        moved = [
-            leaf + sigma * e for leaf, sigma, e in zip(leaves, std, noise, strict=True)
-        ]
-        drawn = eqx.combine(jax.tree.unflatten(tree, moved), fixed)
-        yield drawn, q if whitened else _whiten(drawn.prior, mean, cov)

@@ -269,39 +269,63 @@ class Predictive(AbstractPredictive):
 
 
 class Mixture(AbstractPredictive):
-    """The average of several predictive distributions, one per draw of theta."""
+    """A weighted average of predictive distributions, one per draw of theta.
 
-    def __init__(self, components: Sequence[Predictive]):
+    `weights` has the weight of each component in each row, (S, N), or is `None` for
+    equal ones; those of a row sum to 1.
+    """
+
+    def __init__(
+        self, components: Sequence[Predictive], weights: np.ndarray | None = None
+    ):
         self.components = tuple(components)
         first = self.components[0]
         self.likelihood = first.likelihood
         self.shift, self.scale = first.shift, first.scale
         self.classes = first.classes
+        shape = len(self.components), len(first)
+        if weights is None:
+            weights = np.full(shape, 1.0 / len(self.components))
+        self.weights = np.asarray(weights)
+        if self.weights.shape != shape:
+            raise ValueError(
+                "`weights` must have one row per component and one column per row, "
+                f"{shape}; got {self.weights.shape}."
+            )
 
     def __len__(self) -> int:
         return len(self.components[0])
 
     def __getitem__(self, rows: Any) -> "Mixture":
-        return Mixture([component[rows] for component in self.components])
+        weights = np.atleast_2d(self.weights.T[rows]).T
+        return Mixture([component[rows] for component in self.components], weights)
 
     def inner_moments(self) -> np.ndarray:
         """var[y] = E[var[y | theta]] + var[E[y | theta]]."""
         means, variances = np.stack([c.inner_moments() for c in self.components], 1)
-        return np.stack(
-            [means.mean(axis=0), variances.mean(axis=0) + means.var(axis=0)]
-        )
+        mean = self._averaged(means)
+        return np.stack([mean, self._averaged(variances + (means - mean) ** 2)])
 
     def inner_cdf(self, y: np.ndarray) -> np.ndarray:
-        return np.mean([c.inner_cdf(y) for c in self.components], axis=0)
+        return self._averaged(np.stack([c.inner_cdf(y) for c in self.components]))
+
+    def _averaged(self, values: np.ndarray) -> np.ndarray:
+        return np.sum(self.weights * values, axis=0)
 
     def log_prob(self, y: ArrayLike) -> np.ndarray:
         every = np.stack([component.log_prob(y) for component in self.components])
-        return scipy.special.logsumexp(every, axis=0) - np.log(len(every))
+        with np.errstate(divide="ignore"):  # a weight may be 0
+            every = every + np.log(self.weights)
+        return np.asarray(scipy.special.logsumexp(every, axis=0))
 
     def sample(
         self, n: int = 1, random_state: int | np.random.Generator | None = None
     ) -> np.ndarray:
         rng = np.random.default_rng(random_state)
         draws = np.stack([component.sample(n, rng) for component in self.components])
-        which = rng.integers(len(draws), size=draws.shape[1:])
-        return np.take_along_axis(draws, which[None], axis=0)[0]
+        # The first component at which the summed weights pass a uniform draw; rounding
+        # may leave the last sum below 1.
+        passed = np.cumsum(self.weights, axis=0)[:-1, None] <= rng.random(
+            (n, len(self))
+        )
+        return np.take_along_axis(draws, passed.sum(axis=0)[None], axis=0)[0]

@@ -1,4 +1,4 @@
-"""Training: the start, one pure step, runs of steps, restarts and checkpoints."""
+"""Training: the start, one pure step, runs, restarts, checkpoints, draws of theta."""
 
 from motleygp.training.initialise import (
     Start as Start,
