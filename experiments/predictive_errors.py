@@ -6,7 +6,7 @@ Each line has the largest errors over a grid of q(f) with that largest standard
 deviation of a function: of means, standard deviations, correlations -0.9, 0 and 0.9,
 and of y at the levels 0.001, 0.5 and 0.999 of p(y). The errors of the mean and of the
 variance are relative; those of the cdf and of the log density are absolute. The
-references are in `predictive_references.py`. `--time` prints the times of 1000 rows
+references are in `brute_force`. `--time` prints the times of 1000 rows
 instead.
 """
 
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
-import predictive_references as exact
+from brute_force import predictions as exact
 
 import motleygp as mg
 from motleygp.likelihoods import BY_NAME, AbstractLikelihood
