@@ -8,13 +8,9 @@ import pytest
 from numpy.testing import assert_allclose
 
 from motleygp import likelihoods
-from motleygp.numerics import quadrature
-from motleygp.numerics.quadrature import (
-    expect,
-    expect_tensor,
-    hermite_rule,
-    log_expect_exp,
-)
+from motleygp.numerics import log_integrals
+from motleygp.numerics.log_integrals import log_expect_exp
+from motleygp.numerics.quadrature import expect, expect_tensor, hermite_rule
 
 MEAN = np.array([[0.3, -1.2, 2.0], [0.7, 0.1, -0.4]])
 VAR = np.array([[0.5, 1.5, 0.01], [1.0, 0.2, 2.0]])
@@ -33,8 +29,8 @@ def _expect_tensor(fn, mean, var, num_nodes):
 
 
 @eqx.filter_jit
-def _log_expect_exp(log_fn, mean, var, num_nodes=20):
-    return log_expect_exp(log_fn, mean, var, num_nodes)
+def _log_expect_exp(log_fn, mean, var):
+    return log_expect_exp(log_fn, mean, var)
 
 
 @pytest.mark.parametrize("num_nodes", [1, 5, 20])
@@ -130,7 +126,7 @@ def _valley(width, f, g):
 @pytest.mark.parametrize("width", [2.0, 0.3, 0.03, 0.003])
 def test_log_expect_exp_of_a_narrow_valley(width: float):
     # It depends on f + g alone: a ridge across q, at 45 degrees to its axes.
-    value = _log_expect_exp(eqx.Partial(_valley, jnp.array(width)), MEAN, VAR, 32)
+    value = _log_expect_exp(eqx.Partial(_valley, jnp.array(width)), MEAN, VAR)
     exact = _log_gaussian_integral(MEAN.sum(axis=0), width, VAR.sum(axis=0))
     assert_allclose(value, exact, rtol=1e-6)
 
@@ -147,7 +143,7 @@ def test_log_expect_exp_of_independent_functions():
 def test_log_expect_exp_where_the_log_is_convex():
     # Curvature of the wrong sign: E[exp(f^2 / 4)] = (1 - v/2)^(-1/2) exp(...).
     mean, var = np.array([[0.3, 1.0]]), np.array([[0.2, 0.5]])
-    value = _log_expect_exp(lambda f: 0.25 * f**2, mean, var, 60)
+    value = _log_expect_exp(lambda f: 0.25 * f**2, mean, var)
     exact = -0.5 * np.log(1.0 - 0.5 * var) + 0.25 * mean**2 / (1.0 - 0.5 * var)
     assert_allclose(value, exact[0], rtol=1e-8)
 
@@ -161,13 +157,13 @@ def test_log_expect_exp_without_variance_is_the_function():
 def test_log_expect_exp_refuses_three_functions():
     three = jnp.ones((3, 2))
     with pytest.raises(ValueError, match=r"at most 2 functions; got 3\.$"):
-        log_expect_exp(lambda f, g, h: f + g + h, three, three, 5)
+        log_expect_exp(lambda f, g, h: f + g + h, three, three)
 
 
-@pytest.mark.parametrize("name", ["exponential", "hetgaussian"])
+@pytest.mark.parametrize("name", ["gamma"])
 def test_the_search_for_the_mode_is_long_enough(name, rng, monkeypatch):
     """Likelihoods narrower than q(f), and in its tails: more steps change nothing."""
-    likelihood, num_rows = likelihoods.get(name), 500
+    likelihood, num_rows = likelihoods.get(name), 100
     shape = (likelihood.num_functions, num_rows)
     mean, var = rng.uniform(-6, 6, size=shape), 10 ** rng.uniform(-4, 1.3, size=shape)
     far = mean + 3.0 * np.sqrt(var) * rng.normal(size=shape)
@@ -178,5 +174,5 @@ def test_the_search_for_the_mode_is_long_enough(name, rng, monkeypatch):
         return np.asarray(program(y, mean, var))
 
     found = density()
-    monkeypatch.setattr(quadrature, "_NUM_NEWTON", 60)
+    monkeypatch.setattr(log_integrals, "_NUM_NEWTON", 40)
     np.testing.assert_allclose(found, density(), rtol=1e-7, atol=1e-7)

@@ -23,12 +23,16 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from motleygp.likelihoods import AbstractLikelihood
-from motleygp.numerics.packed import packed, unpacked
+from motleygp.numerics.packed import TINY_VARIANCE, packed, unpacked
 
 _MAX_STEPS = 200
 # The steps end when no row's bound gains more than this, in nats.
 _ENOUGH = 1e-8
 _SHORTEST = 2.0**-50
+# A row is at its optimum if a step of length 1 would move no mean by more than `_FAR`
+# standard deviations, and if its last step gained no more than `_MUCH`, in nats. Gains
+# alone say too little: rounding hides them where the bound is large.
+_FAR, _MUCH = 0.01, 1e-5
 
 
 class _Sites(NamedTuple):
@@ -47,12 +51,14 @@ class _Gaussian(NamedTuple):
 
 
 class Conditioned(NamedTuple):
-    """Means and covariances of all functions, and whether each row is as it was,
-    because its values are too far from what the model expects."""
+    """Means and covariances of all functions. A row is `stuck` if it is as it was,
+    because its values are too far from what the model expects; it is `unfinished` if
+    the steps moved it and ended before its optimum."""
 
     mean: Float[np.ndarray, "J N"]
     cov: Float[np.ndarray, "N J J"]
     stuck: Bool[np.ndarray, " N"]
+    unfinished: Bool[np.ndarray, " N"]
 
 
 class Observed(NamedTuple):
@@ -79,7 +85,7 @@ def condition(
     now = _posterior(start, root, sites)
     fit, target = _terms(outputs, now)
     bound = fit - now.kl
-    better = np.ones(len(start), bool)
+    better, gain = np.ones(len(start), bool), np.zeros(len(start))
     for _ in range(_MAX_STEPS):
         tried = jax.tree.map(
             lambda s, t, b=length: s + (t - s) * b.reshape(-1, *(1,) * (s.ndim - 1)),
@@ -99,7 +105,10 @@ def condition(
         if not np.where(better, gain > _ENOUGH, length > _SHORTEST).any():
             break
     stuck = ~better & (length <= _SHORTEST) & ~sites.precision.any(axis=(1, 2))
-    return Conditioned(now.mean.T, now.cov, stuck)
+    left = _posterior(start, root, target).mean - now.mean
+    near = left**2 <= _FAR**2 * np.diagonal(now.cov, axis1=1, axis2=2) + TINY_VARIANCE
+    finished = near.all(axis=1) & ~(better & (gain > _MUCH))
+    return Conditioned(now.mean.T, now.cov, stuck, ~finished & ~stuck)
 
 
 def warn_if_stuck(stuck: np.ndarray) -> None:
@@ -108,6 +117,17 @@ def warn_if_stuck(stuck: np.ndarray) -> None:
         warnings.warn(
             f"{int(stuck.sum())} of {len(stuck)} rows are predicted without the values "
             "given for them, which are too far from what the model expects.",
+            stacklevel=2,
+        )
+
+
+def warn_if_unfinished(unfinished: np.ndarray) -> None:
+    """Warn of rows whose given values have not had their whole effect."""
+    if unfinished.any():
+        warnings.warn(
+            f"conditioning did not converge in {int(unfinished.sum())} of "
+            f"{len(unfinished)} rows, whose predictions use the values given for them "
+            "in part.",
             stacklevel=2,
         )
 

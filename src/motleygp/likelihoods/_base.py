@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -11,24 +11,15 @@ import numpy as np
 import scipy.optimize
 from jaxtyping import Array, Float, PyTree
 
+from motleygp.likelihoods._cdf import at_turns, on_dense_grid
 from motleygp.named import Named
 from motleygp.numerics.chunks import in_chunks
+from motleygp.numerics.log_integrals import log_expect_exp
 from motleygp.numerics.moments import mean_and_variance
-from motleygp.numerics.packed import colour
-from motleygp.numerics.quadrature import (
-    dense_rule,
-    expect_tensor,
-    log_expect_exp,
-    tensor_weights,
-)
+from motleygp.numerics.quadrature import expect_tensor
 
 # Nodes for prediction, where time matters less, by the number of functions.
 _MOMENT_NODES = {1: 64, 2: 32}
-_DENSITY_NODES = {1: 64, 2: 20}
-# Nodes for the cdf, which is a step in f where the likelihood is narrow. For two
-# functions the numbers have no common divisor: steps in f_1 - f_2 fall between nodes.
-_CDF_NODES = {1: (512,), 2: (48, 31)}
-_CDF_WEIGHT = 1e-12
 # A file may ask for any number of nodes, and a two-dimensional rule squares it.
 _MOST_NODES = 1000
 
@@ -63,6 +54,8 @@ class AbstractLikelihood(Named):
     """Whether the first function is a log rate, which takes a log exposure."""
     binary: ClassVar[bool] = False
     """Whether y is 0 or 1, and its mean the probability of 1."""
+    turns: ClassVar[bool] = False
+    """Whether `turn` is defined."""
 
     num_nodes: int = eqx.field(static=True, default=20, kw_only=True)
     """Gauss-Hermite nodes per dimension of a product rule."""
@@ -192,13 +185,22 @@ class AbstractLikelihood(Named):
             extra = f[0].ndim - y.ndim
             return self.log_prob(y.reshape(y.shape + (1,) * extra), _stack(f))
 
-        return log_expect_exp(log_prob, mean, var, _DENSITY_NODES[self.num_functions])
+        return log_expect_exp(log_prob, mean, var)
 
     # Predictive distributions in NumPy.
 
     @abc.abstractmethod
     def cdf(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
         """P(Y <= y | f)."""
+
+    def turn(self, y: np.ndarray, *f: np.ndarray) -> tuple[Any, Any]:
+        """The place and the width at which `cdf` turns from 0 to 1 or back, in the last
+        function for values `f` of those before it; the place is linear in them.
+
+        Where a turn is narrower than q(f), a rule that does not know it would step over
+        it. Values y outside the support may give anything.
+        """
+        raise NotImplementedError(f"{self.name} does not know where its cdf turns.")
 
     @abc.abstractmethod
     def sample(self, rng: np.random.Generator, f: np.ndarray) -> np.ndarray:
@@ -222,16 +224,9 @@ class AbstractLikelihood(Named):
         self, y: np.ndarray, mean: np.ndarray, var: np.ndarray
     ) -> np.ndarray:
         """P(Y <= y) = E[P(Y <= y | f)]."""
-        rules = [dense_rule(n) for n in _CDF_NODES[self.num_functions]]
-        weights = tensor_weights(rules).ravel()
-        # The corners of a two-dimensional grid, a quarter of its nodes, weigh nothing.
-        kept = weights > _CDF_WEIGHT
-        grid = np.meshgrid(*[nodes for nodes, _ in rules], indexing="ij")
-        z = np.stack([axis.ravel()[kept] for axis in grid])
-        # NumPy throughout: root finding varies the number of rows, and JAX would
-        # compile anew for each.
-        f = mean[..., None] + colour(var, z)
-        return self.cdf(y[..., None], f) @ (weights[kept] / weights[kept].sum())
+        if self.turns:
+            return at_turns(self.cdf, self.turn, y, mean, var)
+        return on_dense_grid(self.cdf, y, mean, var)
 
     def predictive_crps(
         self, y: np.ndarray, mean: np.ndarray, var: np.ndarray

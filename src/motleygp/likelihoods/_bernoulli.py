@@ -3,11 +3,17 @@
 from typing import ClassVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import scipy.special
 from jaxtyping import Array
 
 from motleygp.likelihoods._base import AbstractLikelihood
+from motleygp.numerics.logistic import (
+    log_probability,
+    log_smaller_probability,
+    probability,
+)
 from motleygp.numerics.quadrature import expect
 
 
@@ -36,11 +42,22 @@ class Bernoulli(AbstractLikelihood):
         return jax.nn.sigmoid(f[0]) * jax.nn.sigmoid(-f[0])
 
     def predictive_moments(self, mean: Array, var: Array) -> tuple[Array, Array]:
-        probability = expect(jax.nn.sigmoid, mean[0], var[0], self.num_nodes_1d)
-        return probability, probability * (1.0 - probability)
+        log_smaller = log_smaller_probability(mean[0], var[0])
+        smaller, larger = jnp.exp(log_smaller), -jnp.expm1(log_smaller)
+        return jnp.where(mean[0] > 0, larger, smaller), smaller * larger
+
+    def log_predictive(self, y: Array, mean: Array, var: Array) -> Array:
+        return log_probability((2.0 * y - 1.0) * mean[0], var[0])
 
     def cdf(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
         below = np.where(y < 0, 0.0, scipy.special.expit(-f[0]))
+        return np.where(np.isnan(y), np.nan, np.where(y >= 1, 1.0, below))
+
+    def predictive_cdf(
+        self, y: np.ndarray, mean: np.ndarray, var: np.ndarray
+    ) -> np.ndarray:
+        # By the rule of the mean: P(Y <= 0) is 1 - E[y].
+        below = np.where(y < 0, 0.0, probability(-mean[0], var[0]))
         return np.where(np.isnan(y), np.nan, np.where(y >= 1, 1.0, below))
 
     def sample(self, rng: np.random.Generator, f: np.ndarray) -> np.ndarray:

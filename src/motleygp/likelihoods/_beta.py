@@ -1,6 +1,6 @@
 """Proportions."""
 
-from collections.abc import Callable
+import math
 from typing import ClassVar
 
 import jax.numpy as jnp
@@ -11,13 +11,19 @@ from jaxtyping import Array
 
 from motleygp.likelihoods._base import AbstractLikelihood
 from motleygp.likelihoods._gamma import FINEST
+from motleygp.numerics.log_integrals import log_expect_exp
+from motleygp.numerics.logistic import log_smaller_probability
 from motleygp.numerics.moments import mean_and_variance
-from motleygp.numerics.packed import covariance
+from motleygp.numerics.packed import TINY_VARIANCE, covariance
 from motleygp.numerics.quadrature import expect, expect_exps
 from motleygp.numerics.special import stirling_remainder
 
-# Nodes of the predictive moments in one dimension; half as many in each of two.
-_MOMENT_NODES = 64
+# The predictive variance: the nodes over the difference of the functions, and over one
+# half of their sum; the reach in standard deviations, and the longest in units of f.
+_BELL_NODES, _SIZE_NODES = 41, 22
+_REACH, _LONGEST = 6.2, 20.0
+_MOST = 150.0
+_WIDE = 2.0  # a variance
 _TINY, _BELOW_ONE = np.finfo(float).tiny, np.nextafter(1.0, 0.0)
 
 
@@ -37,6 +43,7 @@ class Beta(AbstractLikelihood):
     functions: ClassVar[tuple[str, ...]] = ("log a", "log b")
     support: ClassVar[str] = "a number strictly between 0 and 1"
     discrete: ClassVar[bool] = False
+    turns: ClassVar[bool] = True
 
     def log_prob(self, y: Array, f: Array) -> Array:
         log_y, log_1_y = jnp.log(y), jnp.log1p(-y)
@@ -67,6 +74,34 @@ class Beta(AbstractLikelihood):
         divergence = a * (in_a + log_y) + b * (in_b + log_1_y)
         return divergence + alone[0] + alone[1] - together - log_y - log_1_y
 
+    def log_predictive(self, y: Array, mean: Array, var: Array) -> Array:
+        # Rounding in `log_prob` grows like a + b, and a wide q(f) has values of 1e15.
+        def log_prob(f: Array, g: Array) -> Array:
+            own = y.reshape(y.shape + (1,) * (f.ndim - y.ndim))
+            return self._log_prob_of_many(own, f, g)
+
+        return log_expect_exp(log_prob, mean, var)
+
+    def _log_prob_of_many(self, y: Array, f: Array, g: Array) -> Array:
+        """`log_prob` with the divergence as a sum of positive terms, whose rounding
+        grows like sqrt(a + b).
+
+        With p = a / n, n = a + b, it is n [D(p, y) + D(1 - p, 1 - y)], where
+        D(p, y) = p log(p / y) - p + y.
+        """
+        log_y, log_1_y = jnp.log(y), jnp.log1p(-y)
+        a, b, d = jnp.exp(f), jnp.exp(g), f - g
+        n = a + b
+        u, v = -softplus(-d) - log_y, -softplus(d) - log_1_y
+        in_a = a * u - n * (y * jnp.expm1(u))
+        in_b = b * v - n * ((1.0 - y) * jnp.expm1(v))
+        remainders = (
+            stirling_remainder(a) + stirling_remainder(b) - stirling_remainder(n)
+        )
+        # Neither is negative, but rounding would make them so for n beyond 1e30.
+        divergence = jnp.maximum(in_a, 0.0) + jnp.maximum(in_b, 0.0)
+        return remainders - divergence - log_y - log_1_y
+
     def conditional_mean(self, f: Array) -> Array:
         return 1.0 / (1.0 + jnp.exp(f[1] - f[0]))
 
@@ -75,25 +110,28 @@ class Beta(AbstractLikelihood):
         return mean * (1.0 - mean) / (1.0 + jnp.exp(f[0]) + jnp.exp(f[1]))
 
     def predictive_moments(self, mean: Array, var: Array) -> tuple[Array, Array]:
-        # E[y | f] depends on the difference of the functions alone.
-        spread = var[0] + var[1] - 2.0 * covariance(var, 2, 0, 1)
-
-        def expected(fn: Callable[[Array], Array]) -> Array:
-            difference = mean[0] - mean[1]
-            return expect(lambda d: fn(sigmoid(d)), difference, spread, _MOMENT_NODES)
-
-        first = expected(lambda share: share)
-        between = expected(lambda share: (share - first[..., None]) ** 2)
-        within = expect_exps(
-            lambda a, b: (a / (a + b)) * (b / (a + b)) / (1.0 + a + b),
-            mean,
-            var,
-            _MOMENT_NODES // 2,
-        )
-        return first, within + between
+        # E[y | f] depends on the difference d of the functions alone.
+        c = covariance(var, 2, 0, 1)
+        d, spread = mean[0] - mean[1], var[0] + var[1] - 2.0 * c
+        log_smaller = log_smaller_probability(d, spread)
+        smaller, larger = jnp.exp(log_smaller), -jnp.expm1(log_smaller)
+        first = jnp.where(d > 0, larger, smaller)
+        # var[y | f] = s'(d) / (1 + n) with s the logistic function and n = a + b.
+        nodes, bell = _bell_rule(d, spread)
+        within = jnp.sum(bell * _expected_rest(nodes, mean, var), axis=-1)
+        # var[s(d)] = p (1 - p) - E[s'(d)] loses digits where the functions hardly vary.
+        wide = smaller * larger - jnp.sum(bell, axis=-1)
+        narrow = expect(lambda d: (sigmoid(d) - first[..., None]) ** 2, d, spread, 64)
+        return first, within + jnp.where(spread < _WIDE, narrow, wide)
 
     def cdf(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
         return scipy.special.betainc(np.exp(f[0]), np.exp(f[1]), np.clip(y, 0.0, 1.0))
+
+    def turn(self, y: np.ndarray, *f: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        # Where the mean is y; logit y has a variance of 1 / a + 1 / b there.
+        y = np.clip(y, _TINY, _BELOW_ONE)
+        at = f[0] + np.log1p(-y) - np.log(y)
+        return at, np.sqrt(np.exp(-f[0]) + np.exp(-at))
 
     def sample(self, rng: np.random.Generator, f: np.ndarray) -> np.ndarray:
         draws = rng.beta(np.exp(f[0]), np.exp(f[1]))
@@ -117,3 +155,48 @@ class Beta(AbstractLikelihood):
         mean, variance = mean_and_variance(y, weight)
         total = max(mean * (1.0 - mean) / variance - 1.0, 1e-2)
         return np.log([mean * total, (1.0 - mean) * total])
+
+
+def _bell_rule(mean: Array, var: Array) -> tuple[Array, Array]:
+    """Nodes of d ~ N(mean, var), and their weights times s'(d) = s(d) s(-d), which is a
+    bell that decays like exp(-|d|)."""
+    v = jnp.maximum(var, TINY_VARIANCE)
+    std = jnp.sqrt(v)
+    # The weight exp(-|d|) moves the mean by the variance, to 0 at most.
+    top = jnp.sign(mean) * jnp.maximum(jnp.abs(mean) - v, 0.0)
+    reach = jnp.minimum(_REACH * std, _LONGEST)
+    d = top[..., None] + reach[..., None] * np.linspace(-1.0, 1.0, _BELL_NODES)
+    spacing = reach * (2.0 / math.sqrt(2.0 * math.pi) / (_BELL_NODES - 1)) / std
+    half = -0.5 / v[..., None]
+    bell = jnp.exp(half * (d - mean[..., None]) ** 2 - jnp.abs(d))
+    return d, spacing[..., None] * bell / (1.0 + jnp.exp(-jnp.abs(d))) ** 2
+
+
+def _expected_rest(d: Array, mean: Array, var: Array) -> Array:
+    """E[1 / (1 + n)] given f_1 - f_2 = d, at nodes along the last axis.
+
+    n = 2 cosh(d / 2) exp(h) with h = (f_1 + f_2) / 2, a Gaussian given d. It is a
+    product over d and the noise of h: few exponentials serve all pairs of nodes.
+    """
+    c = covariance(var, 2, 0, 1)
+    v = jnp.maximum(var[0] + var[1] - 2.0 * c, TINY_VARIANCE)
+    slope = 0.5 * (var[0] - var[1]) / v
+    rest = 0.25 * (var[0] + var[1] + 2.0 * c) - slope**2 * v
+    std = jnp.sqrt(jnp.maximum(rest, TINY_VARIANCE))[..., None]
+    away = d - (mean[0] - mean[1])[..., None]
+    h = 0.5 * (mean[0] + mean[1])[..., None] + slope[..., None] * away
+    # Squares must not overflow; beyond these ends, 1 / (1 + n) is 0 or 1 to all digits.
+    log_size = jnp.clip(h + 0.5 * jnp.abs(d), -_MOST, _MOST)
+    size = jnp.exp(log_size) * (1.0 + jnp.exp(-jnp.abs(d)))
+    z = np.linspace(0.0, _REACH, _SIZE_NODES)
+    weights = np.exp(-0.5 * z**2)
+    weights[0] *= 0.5
+    both = 2.0 * jnp.cosh(jnp.minimum(std * z, _MOST))
+    # 1 / (1 + n) at noise z and -z in one fraction. Term by term, the compiler makes
+    # one loop of the sum, without an array of all pairs.
+    square = size * size
+    total = jnp.zeros_like(size)
+    for k, w in enumerate(weights / (2.0 * np.sum(weights))):
+        inner = size * both[..., k, None]
+        total = total + w * (2.0 + inner) / (1.0 + inner + square)
+    return total

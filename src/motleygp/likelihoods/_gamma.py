@@ -34,6 +34,7 @@ class Gamma(AbstractLikelihood):
     functions: ClassVar[tuple[str, ...]] = ("log shape", "log rate")
     support: ClassVar[str] = "a positive number"
     discrete: ClassVar[bool] = False
+    turns: ClassVar[bool] = True
 
     def log_prob(self, y: Array, f: Array) -> Array:
         log_y, shape = jnp.log(y), jnp.exp(f[0])
@@ -64,11 +65,16 @@ class Gamma(AbstractLikelihood):
         first = jnp.exp(mean[0] - mean[1] + 0.5 * spread)
         wider = var[0] + 4.0 * var[1] - 4.0 * c
         within = jnp.exp(mean[0] - 2.0 * mean[1] + 0.5 * wider)
-        return first, within + first**2 * jnp.expm1(spread)
+        # In this order, a mean whose square overflows has a variance.
+        return first, within + first * (first * jnp.expm1(spread))
 
     def cdf(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
         scaled = np.maximum(y, 0.0) * np.exp(f[1])
         return scipy.special.gammainc(np.exp(f[0]), scaled)
+
+    def turn(self, y: np.ndarray, *f: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        # Where the mean is y; log y has a standard deviation of 1 / sqrt(shape).
+        return f[0] - np.log(np.maximum(y, _TINY)), np.exp(-0.5 * f[0])
 
     def sample(self, rng: np.random.Generator, f: np.ndarray) -> np.ndarray:
         draws = rng.standard_gamma(np.exp(f[0])) * np.exp(-f[1])
@@ -100,6 +106,7 @@ class Exponential(AbstractLikelihood):
     functions: ClassVar[tuple[str, ...]] = ("log rate",)
     support: ClassVar[str] = "a number not below 0"
     discrete: ClassVar[bool] = False
+    turns: ClassVar[bool] = True
 
     def log_prob(self, y: Array, f: Array) -> Array:
         return f[0] - y * jnp.exp(f[0])
@@ -120,6 +127,9 @@ class Exponential(AbstractLikelihood):
 
     def cdf(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
         return -np.expm1(-np.maximum(y, 0.0) * np.exp(f[0]))
+
+    def turn(self, y: np.ndarray, *f: np.ndarray) -> tuple[np.ndarray, float]:
+        return -np.log(np.maximum(y, _TINY)), 1.0
 
     def sample(self, rng: np.random.Generator, f: np.ndarray) -> np.ndarray:
         return rng.standard_exponential(f[0].shape) * np.exp(-f[0])

@@ -13,11 +13,13 @@ import scipy.special
 from jaxtyping import Array, Float, PyTree
 
 from motleygp.likelihoods._real import AbstractReal
+from motleygp.numerics.log_integrals import log_expect_exp
 from motleygp.numerics.moments import mean_and_variance
 from motleygp.numerics.packed import TINY_VARIANCE, covariance
-from motleygp.numerics.quadrature import hermite_rule, log_expect_exp
+from motleygp.numerics.steps import SMOOTH, stepped_rule
 
 _LOG_2PI = math.log(2.0 * math.pi)
+_FLAT = 1e-9
 
 
 def _log_normal(y: Array, mean: Array, log_variance: Array) -> Array:
@@ -165,7 +167,7 @@ class HetGaussian(AbstractReal):
             )
             return _log_normal(a, m + k * (f - n), jnp.log(v + jnp.exp(f)))
 
-        return log_expect_exp(log_prob, mean[1:], var[1:2], self.num_nodes_1d)
+        return log_expect_exp(log_prob, mean[1:], var[1:2])
 
     def cdf(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
         return scipy.special.ndtr((y - f[0]) * np.exp(-0.5 * f[1]))
@@ -173,13 +175,18 @@ class HetGaussian(AbstractReal):
     def predictive_cdf(
         self, y: np.ndarray, mean: np.ndarray, var: np.ndarray
     ) -> np.ndarray:
-        # Given f_2, the cdf has a closed form that is smooth in f_2.
-        nodes, weights = hermite_rule(self.num_nodes_1d, trim=True)
-        slope, rest = (np.asarray(a)[..., None] for a in _given_second(var))
-        moved = np.sqrt(var[1])[..., None] * nodes
-        std = np.sqrt(rest + np.exp(mean[1][..., None] + moved))
-        centre = mean[0][..., None] + slope * moved
-        return scipy.special.ndtr((y[..., None] - centre) / std) @ weights
+        # Given f_2, the cdf has a closed form. It turns where E[f_1 | f_2] is y.
+        slope, rest = (np.asarray(a) for a in _given_second(var))
+        by = np.where(np.abs(slope) < _FLAT, _FLAT, slope)
+        at = np.where(np.isnan(y), 0.0, mean[1] + (y - mean[0]) / by)
+        reach = SMOOTH.reach * np.sqrt(var[1])
+        at = np.clip(at, mean[1] - reach, mean[1] + reach)
+        width = np.sqrt(rest + np.exp(at)) / np.abs(by)
+        f, weights = stepped_rule(mean[1], var[1], at, width, SMOOTH)
+        std = np.sqrt(rest[..., None] + np.exp(f))
+        centre = mean[0][..., None] + slope[..., None] * (f - mean[1][..., None])
+        below = scipy.special.ndtr((y[..., None] - centre) / std)
+        return np.sum(below * weights, axis=-1)
 
     def sample(self, rng: np.random.Generator, f: np.ndarray) -> np.ndarray:
         return f[0] + np.exp(0.5 * f[1]) * rng.standard_normal(f[0].shape)

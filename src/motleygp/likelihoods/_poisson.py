@@ -20,6 +20,7 @@ class Poisson(AbstractLikelihood):
     support: ClassVar[str] = "0, 1, 2, ..."
     discrete: ClassVar[bool] = True
     counts: ClassVar[bool] = True
+    turns: ClassVar[bool] = True
 
     def log_prob(self, y: Array, f: Array) -> Array:
         # With t = f - log y: log p = -y (exp t - 1 - t) + r(y) - log y. As for Gamma,
@@ -41,12 +42,18 @@ class Poisson(AbstractLikelihood):
 
     def predictive_moments(self, mean: Array, var: Array) -> tuple[Array, Array]:
         rate = jnp.exp(mean[0] + 0.5 * var[0])
-        return rate, rate + rate**2 * jnp.expm1(var[0])
+        # In this order, a rate whose square overflows has a variance.
+        return rate, rate + rate * (rate * jnp.expm1(var[0]))
 
     def cdf(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
         # P(Y <= k) is the upper regularised incomplete gamma Q(k + 1, rate).
         upper = scipy.special.gammaincc(np.maximum(np.floor(y), 0) + 1.0, np.exp(f[0]))
         return np.where(y < 0, 0.0, upper)
+
+    def turn(self, y: np.ndarray, *f: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        # P(Y <= k | f) = P(G > exp f) with G ~ Gamma of shape k + 1.
+        shape = np.maximum(np.floor(y), 0.0) + 1.0
+        return np.log(shape), 1.0 / np.sqrt(shape)
 
     def sample(self, rng: np.random.Generator, f: np.ndarray) -> np.ndarray:
         # NumPy draws for rates up to 2^63; beyond 1e15, a normal agrees to 1e-8.

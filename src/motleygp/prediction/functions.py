@@ -10,7 +10,12 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Float
 
-from motleygp.inference.conditioning import Observed, condition, warn_if_stuck
+from motleygp.inference.conditioning import (
+    Observed,
+    condition,
+    warn_if_stuck,
+    warn_if_unfinished,
+)
 from motleygp.inference.joint import draw_functions, row_moments
 from motleygp.inference.model import Model
 from motleygp.inference.objective import function_moments
@@ -57,16 +62,20 @@ def moments(
         found = condition(np.asarray(mean), np.asarray(cov), seen)
         first, second = entries(size, pairs)
         var = found.cov[:, first, second].T
-        return np.concatenate([found.mean, var, found.stuck[None]])
+        flags = found.stuck, found.unfinished
+        return np.concatenate([found.mean, var, np.stack(flags)])
 
     ys, log_exposures = (
         np.stack(columns)
         for columns in ([o.y for o in observed], [o.log_exposure for o in observed])
     )
     pairs = pairs_within(model.joint_blocks())
-    *both, stuck = in_chunks(conditioned, x.T, ys, log_exposures, watch=watch)
+    *both, stuck, unfinished = in_chunks(
+        conditioned, x.T, ys, log_exposures, watch=watch
+    )
     # Counted here: the last chunk is padded with copies of a row.
     warn_if_stuck(stuck > 0)
+    warn_if_unfinished(unfinished > 0)
     return np.stack(both[:size]), np.stack(both[size:])
 
 

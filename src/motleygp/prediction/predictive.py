@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
 import scipy.special
 from numpy.typing import ArrayLike
@@ -21,9 +20,12 @@ from motleygp.tables.columns import as_column
 
 # The search for a quantile ends here, near the limits of floats.
 _LINE_REACH = 2.0**60
+# Its relative error, in y and in the level; the cdf itself has no more digits.
+_ROOT_DIGITS = 1e-10
 
 _log_predictive = eqx.filter_jit(lambda lik, y, m, v: lik.log_predictive(y, m, v))
-_moments = eqx.filter_jit(lambda lik, m, v: jnp.stack(lik.predictive_moments(m, v)))
+# Stacked outside: inside, the compiler would repeat what both moments share.
+_moments = eqx.filter_jit(lambda lik, m, v: lik.predictive_moments(m, v))
 
 
 class AbstractPredictive(abc.ABC):
@@ -151,7 +153,12 @@ class AbstractPredictive(abc.ABC):
         found, inside = np.where(below, high, low), below & above
         if inside.any():
             bracket, kept = (low[inside], high[inside]), rows[inside].astype(float)
-            found[inside] = elementwise.find_root(excess, bracket, args=(kept,)).x
+            ends = {
+                "xrtol": _ROOT_DIGITS,
+                "fatol": _ROOT_DIGITS * min(level, 1 - level),
+            }
+            root = elementwise.find_root(excess, bracket, args=(kept,), tolerances=ends)
+            found[inside] = root.x
         return self.likelihood.from_line(found)
 
     def _end(
@@ -216,6 +223,7 @@ class Predictive(AbstractPredictive):
                 f"got {self.f_mean.shape} and {self.f_var.shape}."
             )
         self.shift, self.scale, self.classes = shift, scale, classes
+        self._known: tuple[np.ndarray, np.ndarray] | None = None
 
     def __len__(self) -> int:
         return self.f_mean.shape[1]
@@ -228,9 +236,15 @@ class Predictive(AbstractPredictive):
         return part
 
     def inner_moments(self) -> np.ndarray:
-        return in_chunks(
-            lambda m, v: _moments(self.likelihood, m, v), self.f_mean, self.f_var
-        )
+        # Kept for these f: users ask for a mean, and then for a standard deviation.
+        if self._known is None or self._known[0] is not self.f_mean:
+            found = in_chunks(
+                lambda m, v: np.stack(_moments(self.likelihood, m, v)),
+                self.f_mean,
+                self.f_var,
+            )
+            self._known = self.f_mean, found
+        return self._known[1]
 
     def inner_cdf(self, y: np.ndarray) -> np.ndarray:
         return self.likelihood.predictive_cdf(y, self.f_mean, self.f_var)

@@ -1,0 +1,1 @@
+"""Answers by brute force, which share nothing with the library."""
