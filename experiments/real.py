@@ -20,6 +20,7 @@ import numpy as np
 
 import motleygp as mg
 
+BATCH = 256
 NAMES = ("london", "naval", "sarcos-4449", "mocap7", "mocap9", "traffic-8am")
 
 
@@ -31,11 +32,13 @@ def score(
     columns = dict(zip(problem.names, problem.likelihoods, strict=True))
     given = {"max_iter": args.max_iter, "num_inducing": args.num_inducing}
     settings = {key: value for key, value in given.items() if value is not None}
+    share = min(1.0, BATCH / len(problem.x_train))
     model = mg.MotleyGP(
         columns,
         prior=args.prior,
         inducing=args.inducing,
-        optimizer=getattr(mg.optim, args.optimizer)(**dict(args.set)),
+        optimizer=mg.optim.usual(args.optimizer, share, **dict(args.set)),
+        batch_size=BATCH,
         random_state=args.seed + split,
         progress=False,
         **settings,

@@ -124,12 +124,15 @@ def latent_marginals(
     each = range(len(parameters["offset"]))
     mean = np.repeat(np.asarray(parameters["offset"])[:, None], len(x), axis=1)
     cov = np.array([[np.diag(prior.ff(j, i, x, x)) for i in each] for j in each])
+    parts = []
     for q, K in enumerate(K_uu):
-        z, m, V = (parameters[key][q] for key in ("inducing", "q_mean", "q_cov"))
-        A = np.stack([np.linalg.solve(K, prior.fu(j, q, x, z).T).T for j in each])
-        mean = mean + A @ m
-        cov = cov + np.einsum("jnm,mk,ink->jin", A, V - K, A)
-    return mean, cov
+        z = parameters["inducing"][q]
+        own = [np.linalg.solve(K, prior.fu(j, q, x, z).T).T for j in each]
+        parts.append(np.stack(own))
+    A, K = np.concatenate(parts, axis=2), paper.whole(np.stack(K_uu))
+    V = paper.whole(parameters["q_cov"])
+    mean = mean + A @ np.concatenate(parameters["q_mean"])
+    return mean, cov + np.einsum("jnm,mk,ink->jin", A, V - K, A)
 
 
 FUNCTION = paper.Form(function_covariances, function_marginals)

@@ -94,6 +94,14 @@ def inducing_covariances(
     ]
 
 
+def whole(matrices: np.ndarray) -> np.ndarray:
+    """One matrix of all groups; a joint q(u) has one already."""
+    if matrices.ndim == 2:
+        return matrices
+    found: Any = scipy.linalg.block_diag(*matrices)
+    return found
+
+
 def marginals(
     parameters: Mapping[str, Any],
     x: np.ndarray,
@@ -106,11 +114,9 @@ def marginals(
     m_f = A m and V_f = K_ff + A (V - K_uu) A^T with A = K_fu K_uu^-1; the blocks of
     K_fu are a_djq k_q(x, Z_q), K_ff = sum_q a_djq a_dj'q k_q(x, x).
     """
-    K_uu: Any = scipy.linalg.block_diag(
-        *inducing_covariances(parameters, rank, normalised)
-    )
+    K_uu = whole(np.stack(inducing_covariances(parameters, rank, normalised)))
     m = np.concatenate(parameters["q_mean"])
-    V: Any = scipy.linalg.block_diag(*parameters["q_cov"])
+    V = whole(parameters["q_cov"])
     scales = parameters["lengthscale"][owners(parameters, rank)]
     k_xu = [
         kernel(x, z, scale, normalised)
@@ -197,10 +203,9 @@ def nelbo(
     where q(f_dn) is q(f_d1n) .. q(f_dJn), as in the paper, if `factorised`.
     """
     K_uu = form.inducing_covariances(parameters, rank, normalised)
-    total = sum(
-        kl_divergence(m, V, K)
-        for m, V, K in zip(parameters["q_mean"], parameters["q_cov"], K_uu, strict=True)
-    )
+    # A sum over the groups, if q(u) factorises over them.
+    m, V = np.concatenate(parameters["q_mean"]), whole(parameters["q_cov"])
+    total = kl_divergence(m, V, whole(np.stack(K_uu)))
     first = 0
     for output in outputs:
         functions = slice(first, first + NUM_FUNCTIONS[output.likelihood])
@@ -232,6 +237,7 @@ def random_parameters(
     normalised: bool = False,
     num_inducing: int = 9,
     jitter: float = 0.0,
+    joint: bool = False,
 ) -> dict[str, Any]:
     """Parameters at random for two inputs in the unit square, with at most nine
     inducing points.
@@ -263,6 +269,9 @@ def random_parameters(
     factor = rng.normal(size=K.shape) / 10
     parameters["q_mean"] = 0.7 * rng.normal(size=K.shape[:2])
     parameters["q_cov"] = 0.5 * K + factor @ factor.swapaxes(1, 2)
+    if joint:
+        factor = rng.normal(size=whole(K).shape) / 10
+        parameters["q_cov"] = 0.5 * whole(K) + factor @ factor.T
     return parameters
 
 

@@ -263,7 +263,7 @@ def fitted(fitted_once: Fitted) -> Fitted:
 def random_parameters(likelihoods: Sequence[str]) -> dict[str, Any]:
     """New values for all that can be set."""
     new = paper.random_parameters(
-        np.random.default_rng(1), likelihoods, rank=RANK, num_inducing=8
+        np.random.default_rng(1), likelihoods, rank=RANK, num_inducing=8, joint=True
     )
     del new["jitter"]
     new["inducing"] = CORNER + SPAN * new["inducing"]

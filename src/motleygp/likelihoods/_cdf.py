@@ -92,6 +92,7 @@ def _of_two(
 
 
 def _known(turn: tuple[Any, Any], centre: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The place and width of a turn; where y is missing, any will do."""
+    """The place and width of a turn; where y is missing or infinite, any will do."""
     at, width = (np.broadcast_to(np.asarray(a, float), centre.shape) for a in turn)
-    return np.where(np.isnan(at), centre, at), np.where(np.isnan(width), 1.0, width)
+    known = np.isfinite(at) & np.isfinite(width)
+    return np.where(known, at, centre), np.where(known, width, 1.0)

@@ -23,7 +23,7 @@ from motleygp.numerics.packed import TINY_VARIANCE
 
 # The window ends where the integrand has fallen by exp(-30) from its peak.
 _FALL = 30.0
-_NUM_NODES = 28
+_NUM_NODES = 36
 _LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 
 
@@ -45,13 +45,15 @@ def log_smaller_probability(mean: Any, var: Any, num_nodes: int = _NUM_NODES) ->
     std = library.sqrt(v)
     # The integrand is at most exp(-f) N(f | m, v), up to a constant N(f | m - v, v).
     peak, ahead = library.maximum(m - v, 0.0), library.maximum(v - m, 0.0)
-    low = library.maximum(peak - math.sqrt(2.0 * _FALL) * std, 0.0)
+    # From m, in which a small v keeps its digits.
+    low = library.maximum(-v - math.sqrt(2.0 * _FALL) * std, -m)
     # To the right of it, -log of the bound is f^2 / 2 v + f ahead / v.
     reach = 2.0 * _FALL * v / (ahead + library.sqrt(ahead**2 + 2.0 * _FALL * v))
-    length = peak + reach - low
-    f = low[..., None] + length[..., None] * nodes
-    top = -peak - 0.5 * (m - peak) ** 2 / v
-    near, far = ((f + sign * m[..., None]) ** 2 for sign in (-1.0, 1.0))
+    length = reach - library.minimum(v, m) - low
+    distance = low[..., None] + length[..., None] * nodes
+    f = m[..., None] + distance
+    top = -peak - 0.5 * library.minimum(v, m) ** 2 / v
+    near, far = distance**2, (f + m[..., None]) ** 2
     decay, half = library.exp(-f), -0.5 / v[..., None]
     lifted = top[..., None]
     bells = library.exp(half * near - f - lifted) - library.exp(half * far - f - lifted)

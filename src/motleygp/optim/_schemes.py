@@ -199,14 +199,14 @@ BY_NAME: MappingProxyType[str, Callable[..., Scheme]] = MappingProxyType(
 )
 
 
-def usual(name: str, share: float) -> Scheme:
-    """The scheme of this name for minibatches with this share of the rows.
+def usual(name: str, share: float, **settings: Any) -> Scheme:
+    """The scheme of this name, with these settings, for minibatches with this share of
+    the rows.
 
     A natural step of length b follows the noise of minibatches: of the bound, about
     S b / (4 share) nats are lost for S inducing values. So b falls with the share, as
     far as the number of iterations allows.
     """
-    if name not in _NATURAL:
-        return BY_NAME[name]()
-    shortest, longest = _STEPS
-    return BY_NAME[name](beta=float(np.clip(_NOISE * share, shortest, longest)))
+    if name in _NATURAL:
+        settings = {"beta": float(np.clip(_NOISE * share, *_STEPS)), **settings}
+    return BY_NAME[name](**settings)
