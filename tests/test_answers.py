@@ -212,6 +212,7 @@ def test_rows_counted_for_longer_do_not_look_busier():
     np.testing.assert_allclose(model.predict(x), 4.0, rtol=0.35)
 
 
+@pytest.mark.slow
 def test_rows_of_no_weight_do_not_count():
     # Nothing but their inputs matters: not for the units, the start or the steps.
     x, Y = make_frames()

@@ -108,6 +108,7 @@ def listing(folder: Path) -> set[str]:
 # From a table to answers.
 
 
+@pytest.mark.slow
 def test_a_model_answers(fitted):
     out = ["-o", "p.csv", "--quantiles", "0.1,0.9"]
     assert run(fitted, "predict", "m.motley", "data.csv", *out).returncode == GOOD

@@ -28,6 +28,7 @@ def make_data(num_rows: int = 24) -> tuple[np.ndarray, dict[str, np.ndarray]]:
 # The whole comparison, with fits.
 
 
+@pytest.mark.slow
 def test_both_models_predict_the_rows_that_they_have_not_seen():
     x, Y = make_data()
     Y = {"a": Y["level"], "b": 60.0 - Y["level"] + Y["calls"]}

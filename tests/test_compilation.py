@@ -55,7 +55,11 @@ def fit(num_rows: int, **settings) -> mg.MotleyGP:
         pytest.param(64, {"optimizer": "sgd"}, marks=pytest.mark.slow),
         pytest.param(65, {"preset": "paper"}, marks=pytest.mark.slow),
         pytest.param(66, {"prior": "convolution"}, marks=pytest.mark.slow),
-        (67, {"prior": "convolution", "inducing": "latent"}),
+        pytest.param(
+            67,
+            {"prior": "convolution", "inducing": "latent"},
+            marks=pytest.mark.slow,
+        ),
         (68, {"validation_fraction": 0.2}),
     ],
     ids=str,

@@ -58,6 +58,7 @@ def test_a_step_by_hand_is_the_first_of_the_run(ran):
     np.testing.assert_allclose(info.nelbo, ran["run"].steps.nelbo[0], rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_the_estimator_is_the_core_with_a_start_of_its_own():
     rng = np.random.default_rng(1)
     X = rng.normal(size=(60, 2))

@@ -140,6 +140,7 @@ def test_units_change_nothing_but_the_units(fitted):
     )
 
 
+@pytest.mark.slow
 def test_fixed_noise_is_in_the_users_units(fitted):
     _, X, Y = fitted
     outputs = {"price": mg.likelihoods.Gaussian(2.0, fixed=True)}
@@ -406,7 +407,10 @@ FLAT = optim.schedule("constant_schedule", value=0.01)
         pytest.param({"optimizer": "hybrid"}, marks=pytest.mark.slow),
         pytest.param({"optimizer": "adam"}, marks=pytest.mark.slow),
         pytest.param({"optimizer": "sgd"}, marks=pytest.mark.slow),
-        {"preset": "paper", "optimizer": optim.paper("fng", step=0.001)},
+        pytest.param(
+            {"preset": "paper", "optimizer": optim.paper("fng", step=0.001)},
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             {"optimizer": optim.fng(num_samples=2, alpha=FLAT)},
             marks=pytest.mark.slow,

@@ -44,6 +44,11 @@ _unwhiten, _whiten = eqx.filter_jit(unwhiten), eqx.filter_jit(whiten)
 
 FORMS = [priors.LMC, priors.LatentConvolution]
 forms = pytest.mark.parametrize("form", FORMS)
+# The latent convolution has pairs of columns beside all that the linear model has.
+most = pytest.mark.parametrize(
+    "form",
+    [pytest.param(priors.LMC, marks=pytest.mark.slow), priors.LatentConvolution],
+)
 
 
 def joint_model(form: type[priors.AbstractPrior]) -> tuple[Model, Posterior, jax.Array]:
@@ -96,7 +101,7 @@ def test_rows_have_the_covariances_of_the_definition(form):
         np.testing.assert_allclose(cov[n], full[:, n, :, n], atol=1e-7)
 
 
-@forms
+@most
 def test_independent_parts_joined_are_the_same_posterior(form):
     model, q, x = make_model(form)
     data, together = data_of(model, x), joined(q)
@@ -123,7 +128,7 @@ def _whole(model: Model, q: Posterior, data: Dataset) -> float:
     return full_elbo(model, q, data)
 
 
-@forms
+@most
 def test_gradients_are_those_of_the_bound(form):
     """Against automatic differentiation through the moments of q(u), and theta."""
     model, q, x = joint_model(form)

@@ -55,6 +55,8 @@ DISCRETE = [n for n, s in SETTINGS.items() if s.likelihood.discrete]
 
 # One number of rows for all log densities, so that each is compiled once.
 ROWS = 401
+# Enough for a few values: without the compiler's optimisations, a row takes long.
+FEW = 16
 
 every_likelihood = pytest.mark.parametrize("name", SETTINGS)
 
@@ -77,8 +79,9 @@ def _several_rows(name: str) -> Predictive:
 
 def _log_prob(name: str, y: list[float]) -> np.ndarray:
     """The predictive log density of a few values."""
-    padded = np.resize(np.array(y), ROWS)
-    return _predictive(name, ROWS).log_prob(padded)[: len(y)]
+    size = FEW if len(y) <= FEW else ROWS
+    padded = np.resize(np.array(y), size)
+    return _predictive(name, size).log_prob(padded)[: len(y)]
 
 
 conditional_log_prob = eqx.filter_jit(lambda lik, y, f: lik.log_prob(y, f))
@@ -367,8 +370,8 @@ HARD = {
 def test_log_prob_where_q_says_little_of_the_integrand(hard: tuple):
     """Narrow likelihoods and tails, against a dense sum over f."""
     lik, y, mean, var = hard
-    rows = (np.tile(np.array(part)[:, None], ROWS) for part in (mean, var))
-    value = Predictive(lik, *rows).log_prob(np.full(ROWS, y))[0]
+    rows = (np.tile(np.array(part)[:, None], FEW) for part in (mean, var))
+    value = Predictive(lik, *rows).log_prob(np.full(FEW, y))[0]
     points = 20001 if len(mean) == 1 else 801
     assert_allclose(value, _dense(_twin(lik, y), mean, var, points), rtol=0, atol=1e-4)
 

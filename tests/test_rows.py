@@ -19,7 +19,10 @@ PRIORS = {
 WILD = (1e4, 1e7, 1e8, 1e9, 1e16, 1e30, 1e100, 1e150, -1e150)
 
 
-@pytest.fixture(scope="module", params=PRIORS)
+@pytest.fixture(
+    scope="module",
+    params=["lmc", pytest.param("function", marks=pytest.mark.slow), "latent"],
+)
 def model(request) -> mg.MotleyGP:
     rng = np.random.default_rng(0)
     X = rng.uniform(-1.0, 1.0, (60, 2))

@@ -86,6 +86,7 @@ def test_an_unfitted_estimator_says_so():
             call()
 
 
+@pytest.mark.slow
 def test_a_fitted_estimator_can_be_sent_to_another_process():
     X, Y = make_data()
     model = mg.MotleyGP(["gaussian", "gaussian"], **SETTINGS).fit(X, Y)

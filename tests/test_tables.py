@@ -255,8 +255,8 @@ def _check_many(structure: Structure, number: int) -> None:
     assert len(taken) == number and sum(taken) >= 0.2 * number
 
 
-def test_ten_tables():
-    _check_many(STRUCTURES[1], 10)
+def test_five_tables():
+    _check_many(STRUCTURES[1], 5)
 
 
 @pytest.mark.slow
