@@ -1,10 +1,11 @@
 """The real training step, for the thread tests: prints the bound it reaches.
 
-    python tests/real_step.py STEPS lmc|function|latent
+    python tests/real_step.py STEPS lmc|joint|function|latent
 
 Two blocks of data and several groups put several factorisations in flight.
 """
 
+import dataclasses
 import sys
 
 import equinox as eqx
@@ -21,8 +22,10 @@ BATCH_SIZE = 32
 SCHEME = optim.fng()
 
 
+# By name, the prior; "joint" has a q(u) that is joint over the processes.
 FORMS = {
     "lmc": priors.LMC,
+    "joint": priors.LMC,
     "function": priors.Convolution,
     "latent": priors.LatentConvolution,
 }
@@ -46,6 +49,7 @@ def build(form: str) -> tuple[TrainState, Dataset]:
         rank=(2, 1, 1),
         num_inducing=48,
     )
+    model = dataclasses.replace(model, joint_q=form == "joint")
     return init(jr.key(0), model, data, SCHEME, num_steps=10_000), data
 
 

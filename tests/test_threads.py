@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import real_step
 
 TIME_LIMIT_S = 180
+QUICK = ("lmc", "joint")
 LAPACK = re.compile(
     r"= \(?(?P<type>\w+\[[\d,]*\]).*custom_call_target=\"lapack_\w+\"", re.MULTILINE
 )
@@ -33,7 +34,7 @@ def batched_calls(compiled: str) -> list[str]:
 @pytest.mark.parametrize(
     "form",
     [
-        form if form == "lmc" else pytest.param(form, marks=pytest.mark.slow)
+        pytest.param(form, marks=() if form in QUICK else pytest.mark.slow)
         for form in real_step.FORMS
     ],
 )
@@ -60,7 +61,7 @@ def run_with_threads(num_threads: int, form: str, **flags: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", ["lmc", "function", "latent"])
+@pytest.mark.parametrize("form", real_step.FORMS)
 @pytest.mark.parametrize("num_threads", [1, 2, 4])
 def test_the_real_step_runs_under_any_number_of_threads(num_threads, form):
     # The program that users run: with the compiler's own settings.
