@@ -1,7 +1,5 @@
 """How many latent processes are in use."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
@@ -34,11 +32,6 @@ def make_prior(form, weights=WEIGHTS, *, normalised=False):
     return form(kernel, weights, SMOOTHING, **own)
 
 
-def fitted(prior, blocks):
-    model = SimpleNamespace(prior=prior, blocks=blocks)
-    return SimpleNamespace(model=model, outputs=[str(block) for block in blocks])
-
-
 def shares_of(variance: np.ndarray) -> np.ndarray:
     """Shares of processes, from the variances of their copies."""
     own = np.stack([variance[:, :2].sum(axis=1), *variance[:, 2:].T], axis=1)
@@ -51,8 +44,7 @@ def test_shares_of_the_linear_model(normalised):
     if normalised:
         variance = 1.0 / (2.0 * np.pi * LENGTHSCALE.prod(axis=1))
     expected = shares_of(WEIGHTS**2 * variance[[0, 0, 1, 2, 3]])
-    model = SimpleNamespace(prior=make_prior(priors.LMC, normalised=normalised))
-    found = inspection.process_shares(model)
+    found = inspection.process_shares(make_prior(priors.LMC, normalised=normalised))
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(found.sum(axis=1), [1, 1, 1, 1, 0])
 
@@ -65,14 +57,14 @@ def test_shares_of_convolutions(form, normalised):
         square = 2.0 * SMOOTHING[:, None] ** 2 + LENGTHSCALE[[0, 0, 1, 2, 3]] ** 2
         variance = variance / (2.0 * np.pi * np.sqrt(square.prod(axis=-1)))
     prior = make_prior(form, LOUD, normalised=normalised)
-    found = inspection.process_shares(SimpleNamespace(prior=prior))
+    found = inspection.process_shares(prior)
     np.testing.assert_allclose(found, shares_of(variance), rtol=1e-9, atol=1e-12)
 
 
 def test_the_processes_in_use_are_counted():
     # u1 is in functions 0, 2 and 3; u2 in 1 and 3; u3 is below 1 %; u4 is nowhere.
     def said(blocks, form=priors.LMC, weights=WEIGHTS):
-        return inspection.processes(fitted(make_prior(form, weights), blocks))
+        return inspection.processes_in_use(make_prior(form, weights), blocks)
 
     assert said([(0,), (1,), (2,), (3,), (4,)]) == (
         "4 latent processes: 2 shared by several outputs, 0 used by one, 2 unused"
@@ -87,12 +79,13 @@ def test_the_processes_in_use_are_counted():
 
 
 def test_functions_with_values_of_their_own_share_no_process():
-    own = fitted(make_prior(priors.Convolution, LOUD), [(0,), (1, 3), (2, 4)])
-    assert inspection.processes(own) == "4 latent processes: 2 in use, 2 unused"
+    prior = make_prior(priors.Convolution, LOUD)
+    said = inspection.processes_in_use(prior, [(0,), (1, 3), (2, 4)])
+    assert said == "4 latent processes: 2 in use, 2 unused"
 
 
 def test_one_process_is_singular():
     prior = priors.LMC(kernels.EQ([[1.0]]), [[1.0], [2.0]], np.zeros((1, 3, 1)))
-    assert inspection.processes(fitted(prior, [(0,), (1,)])) == (
+    assert inspection.processes_in_use(prior, [(0,), (1,)]) == (
         "1 latent process: 1 shared by several outputs, 0 used by one, 0 unused"
     )

@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 from motleygp.inference import Observations
 from motleygp.likelihoods import AbstractLikelihood
-from motleygp.prediction import Fitted, distributions
+from motleygp.prediction import distributions
 from motleygp.progress import watched
 
 COLUMNS = ("values", "nlpd", "independent", "gain", "standard_error")
@@ -25,7 +25,7 @@ def compare(
     estimator: Any,
     observed: Observations,
     likelihoods: Sequence[AbstractLikelihood],
-    cv: int,
+    cv: int | Any,
 ) -> pd.DataFrame:
     """The table of `MotleyGP.compare_independent`."""
     every = range(len(observed.names))
@@ -84,7 +84,7 @@ def _quieter() -> Iterator[None]:
 # Folds.
 
 
-def dealt(rng: np.random.Generator, observed: Observations, cv: int) -> Folds:
+def dealt(rng: np.random.Generator, observed: Observations, cv: int | Any) -> Folds:
     """Deal the rows at random into `cv` folds, whole across the outputs that share
     them, so that the rest of every fold has different values of every output.
 
@@ -100,7 +100,7 @@ def dealt(rng: np.random.Generator, observed: Observations, cv: int) -> Folds:
     folds: Folds = {}
     for x in observed.distinct_inputs():
         each = zip(observed.xs, observed.ys, strict=True)
-        folds[id(x)] = _dealt_rows(rng, [y for own, y in each if own is x], cv)
+        folds[id(x)] = _dealt_rows(rng, [y for own, y in each if own is x], int(cv))
     for name, x, y in zip(observed.names, observed.xs, observed.ys, strict=True):
         rest = [y[~np.isnan(y) & (folds[id(x)] != fold)] for fold in range(cv)]
         if min(len(np.unique(values)) for values in rest) < 2:
@@ -161,8 +161,8 @@ def _fit(
     likelihoods: Sequence[AbstractLikelihood],
     rest: Observations,
     outputs: Sequence[int],
-) -> Fitted:
-    """A model of some outputs; `KeyboardInterrupt` if its fit was interrupted."""
+) -> Any:
+    """A fit of some outputs; `KeyboardInterrupt` if it was interrupted."""
 
     def own(columns: Sequence[Any] | None) -> dict[str, Any] | None:
         if columns is None:
@@ -184,7 +184,7 @@ def _fit(
 
 
 def _log_densities(
-    fitted: Fitted, apart: Observations, outputs: Sequence[int]
+    fitted: Any, apart: Observations, outputs: Sequence[int]
 ) -> list[np.ndarray]:
     """The log densities of the values of some outputs; NaN where they are missing."""
     found = {d: np.full(len(apart.ys[d]), np.nan) for d in outputs}
@@ -266,7 +266,7 @@ def _compared(
         gain = weight @ (joint - alone)
         terms = weight * (joint - alone - gain)
     means = (float(value) for value in (-weight @ joint, -weight @ alone, gain))
-    return (len(joint), *means, _standard_error(terms, len(joint))), terms
+    return (float(len(joint)), *means, _standard_error(terms, len(joint))), terms
 
 
 def _standard_error(terms: np.ndarray, number: int) -> float:
@@ -283,6 +283,6 @@ def _mean_error(observed: Observations, terms: Sequence[np.ndarray]) -> float:
     errors = []
     for x in observed.distinct_inputs():
         own = [d for d, other in enumerate(observed.xs) if other is x]
-        number = np.any([known[d] for d in own], axis=0).sum()
+        number = int(np.any([known[d] for d in own], axis=0).sum())
         errors.append(_standard_error(np.sum([terms[d] for d in own], axis=0), number))
     return float(np.linalg.norm(errors) / np.sum([own.any() for own in known]))

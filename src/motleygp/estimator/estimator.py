@@ -273,7 +273,7 @@ class MotleyGP(Inspector):
         X: Any,
         Y: Any,
         *,
-        cv: int = 3,
+        cv: int | Any = 3,
         sample_weight: Any = None,
         exposure: Any = None,
     ) -> pd.DataFrame:

@@ -3,6 +3,7 @@
 import dataclasses
 import html
 import io
+from collections.abc import Sequence
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -103,7 +104,7 @@ def input_relevance(model: Model) -> np.ndarray:
     return np.sqrt(np.maximum(2.0 * (1.0 - own[:, 1:] / variance), 0.0)) / step
 
 
-def process_shares(model: Model) -> np.ndarray:
+def process_shares(prior: AbstractPrior) -> np.ndarray:
     """The share of each latent process in the variance of each function: (J, Q).
 
     Process q, with all its copies, contributes v_jq to the prior variance of f_j, the
@@ -111,7 +112,6 @@ def process_shares(model: Model) -> np.ndarray:
     coregionalisation, and the variance of its smoothed copies in a convolution. The
     share is v_jq / sum_q v_jq, and 0 for a function without variance.
     """
-    prior = model.prior
     parts = []
     for q in range(len(prior.rank)):
         own = jnp.where(np.asarray(prior.owner) == q, prior.weights, 0.0)
@@ -129,12 +129,17 @@ def processes(fitted: Fitted) -> str:
     functions (`process_shares`). Where no inducing values are shared, nothing is said
     about sharing.
     """
-    used = process_shares(fitted.model) > _IN_USE
-    by_output = [used[list(own)].any(axis=0) for own in fitted.model.blocks]
+    return processes_in_use(fitted.model.prior, fitted.model.blocks)
+
+
+def processes_in_use(prior: AbstractPrior, blocks: Sequence[tuple[int, ...]]) -> str:
+    """`processes` of a prior, with the functions of each output."""
+    used = process_shares(prior) > _IN_USE
+    by_output = [used[list(own)].any(axis=0) for own in blocks]
     users = np.sum(by_output, axis=0)
     number, unused = len(users), np.sum(users == 0)
     what = f"{number} latent process{'' if number == 1 else 'es'}"
-    if len(fitted.outputs) == 1 or not fitted.model.prior.shares_inducing:
+    if len(blocks) == 1 or not prior.shares_inducing:
         return f"{what}: {np.sum(users > 0)} in use, {unused} unused"
     return (
         f"{what}: {np.sum(users > 1)} shared by several outputs, "
