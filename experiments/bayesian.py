@@ -14,7 +14,6 @@ transforms. With --output, a run that was stopped goes on where it ended.
 """
 
 import argparse
-import csv
 import os
 import warnings
 from pathlib import Path
@@ -24,8 +23,10 @@ os.environ.setdefault("NPROC", "1")
 
 import numpy as np
 from real import setting
+from resumed import finished, write
 
 import motleygp as mg
+from motleygp.estimator import predictor
 
 KINDS = {
     "real": {"real": "gaussian"},
@@ -121,27 +122,6 @@ def inside_of(transforms: np.ndarray, level: float) -> float:
     return float(np.mean(np.abs(transforms - 0.5) <= 0.5 * level))
 
 
-def finished(path: Path | None) -> list[Score]:
-    """The scores that an earlier run has written."""
-    if path is None or not path.exists():
-        return []
-    with path.open(newline="") as file:
-        header, *lines = [*csv.reader(file)] or [Score._fields]
-    if tuple(header) != Score._fields:
-        raise SystemExit(f"--output must be a table of this script; got {path}")
-    kinds = tuple(Score.__annotations__.values())
-    return [
-        Score(*(kind(text) for kind, text in zip(kinds, line, strict=True)))
-        for line in lines
-    ]
-
-
-def write(path: Path, scores: list[Score]) -> None:
-    """Add the scores of a cell to the file."""
-    with path.open("a", newline="") as file:
-        csv.writer(file).writerows(scores if file.tell() else [Score._fields, *scores])
-
-
 def table(scores: list[Score]) -> str:
     """The means over the draws, by kind, inputs, output and rows."""
     lines = [
@@ -194,6 +174,8 @@ def arguments() -> argparse.Namespace:
 
 def main() -> None:
     args = arguments()
+    # Beyond the limit for users, to show that nothing is gained there.
+    predictor.MAX_ROWS_OF_DRAWS = max(args.rows)
     settings = dict(args.set)
     text = " ".join(f"{key}={settings[key]}" for key in sorted(settings))
     wanted = [
@@ -203,7 +185,7 @@ def main() -> None:
         for kind in args.kinds
         for inputs in args.inputs
     ]
-    scores = finished(args.output)
+    scores = finished(args.output, Score)
     done = {score.cell for score in scores}
     left = [cell for cell in wanted if cell not in done]
     print(f"predicted: {len(left) * SECONDS_PER_FIT / 60:.0f} minutes", flush=True)

@@ -15,7 +15,6 @@ that was stopped goes on where it ended.
 """
 
 import argparse
-import csv
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,6 +25,7 @@ os.environ.setdefault("NPROC", "1")
 import joblib
 import numpy as np
 from real import setting, splits
+from resumed import finished, write
 
 import motleygp as mg
 
@@ -126,27 +126,6 @@ def compare(cell: Cell, settings: dict[str, Any], data_dir: Path | None) -> list
     return scores
 
 
-def finished(path: Path | None) -> list[Score]:
-    """The scores that an earlier run has written."""
-    if path is None or not path.exists():
-        return []
-    with path.open(newline="") as file:
-        header, *lines = [*csv.reader(file)] or [Score._fields]
-    if tuple(header) != Score._fields:
-        raise SystemExit(f"--output must be a table of this script; got {path}")
-    kinds = tuple(Score.__annotations__.values())
-    return [
-        Score(*(kind(text) for kind, text in zip(kinds, line, strict=True)))
-        for line in lines
-    ]
-
-
-def write(path: Path, scores: list[Score]) -> None:
-    """Add the scores of a cell to the file."""
-    with path.open("a", newline="") as file:
-        csv.writer(file).writerows(scores if file.tell() else [Score._fields, *scores])
-
-
 def table(scores: list[Score]) -> str:
     """The means over the splits, by output and by set."""
     lines = [
@@ -231,7 +210,7 @@ def main() -> None:
     text = " ".join(f"{key}={settings[key]}" for key in sorted(settings))
     names = dict.fromkeys(name for group in args.names for name in group)
     wanted = [Cell(n, s, args.missing, text) for n in names for s in args.splits]
-    scores = finished(args.output)
+    scores = finished(args.output, Score)
     left = sorted(set(wanted) - {score.cell for score in scores}, key=wanted.index)
     fits = num_fits(left, args.data_dir)
     print(f"predicted: {fits * HOURS_PER_FIT / args.jobs:.1f} hours", flush=True)

@@ -1,7 +1,9 @@
 """Settings of the whole test suite."""
 
+import importlib
 import itertools as it
 import os
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -32,6 +34,16 @@ def quick_compilation():
     jax.config.update("jax_disable_most_optimizations", True)
     yield
     jax.config.update("jax_disable_most_optimizations", before)
+
+
+@pytest.fixture(scope="module")
+def experiments():
+    """A function that imports a script of the folder of experiments."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(Path(__file__).parents[1] / "experiments")
+        # Scripts set this variable where it is not set: only until the tests end.
+        patch.setenv("NPROC", os.environ.get("NPROC", "1"))
+        yield importlib.import_module
 
 
 class EnoughError(Exception):

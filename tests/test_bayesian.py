@@ -2,9 +2,6 @@
 
 import copy
 import dataclasses
-import importlib
-import os
-from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -301,10 +298,8 @@ def test_earlier_files_without_draws_can_be_read(fitted, tmp_path):
 # The experiment.
 
 
-def test_the_experiment_shows_means_and_goes_on_where_it_ended(monkeypatch, tmp_path):
-    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "experiments")
-    monkeypatch.setenv("NPROC", os.environ.get("NPROC", "1"))
-    bayesian = importlib.import_module("bayesian")
+def test_the_experiment_shows_means_and_goes_on_where_it_ended(experiments, tmp_path):
+    bayesian = experiments("bayesian")
     cell = bayesian.Cell("mixed", 4, 20, 0, "")
     x, values = bayesian.simulate(cell)
     assert x.shape == (520, 4) and {len(y) for y in values.values()} == {520}
@@ -319,5 +314,5 @@ def test_the_experiment_shows_means_and_goes_on_where_it_ended(monkeypatch, tmp_
     assert last.endswith("| 0.40 | 0.50 | 0.80 | 0.90 | +0.100 ± 0.000 |")
     for score in scores:
         bayesian.write(tmp_path / "b.csv", [score])
-    assert bayesian.finished(tmp_path / "b.csv") == scores
+    assert bayesian.finished(tmp_path / "b.csv", bayesian.Score) == scores
     assert bayesian.inside_of(np.array([0.1, 0.3, 0.5, 0.96]), 0.9) == 0.75

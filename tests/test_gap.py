@@ -1,21 +1,13 @@
 """A gap of one output that others fill: `experiments/gap.py`."""
 
-import importlib
-import os
-from pathlib import Path
-
 import pytest
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def gap():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(Path(__file__).parents[1] / "experiments")
-        # The script sets this variable where it is not set: only until the tests end.
-        patch.setenv("NPROC", os.environ.get("NPROC", "1"))
-        yield importlib.import_module("gap")
+def gap(experiments):
+    return experiments("gap")
 
 
 @pytest.mark.parametrize("num_outputs", [2, 3])

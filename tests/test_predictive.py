@@ -239,13 +239,13 @@ def test_quantile_is_the_smallest_integer_that_reaches_the_level(name: str):
 def test_interval_is_two_quantiles(name: str):
     predictive = _several_rows(name)
     exact = predictive.quantile([0.1, 0.9])
-    assert_allclose(predictive.interval(0.8), exact, rtol=1e-8)
+    assert_allclose(predictive.interval(0.8), exact, rtol=1e-12)
 
 
 def test_interval_holds_95_percent_unless_told():
     predictive = _several_rows("gaussian")
     exact = predictive.quantile([0.025, 0.975])
-    assert_allclose(predictive.interval(), exact, rtol=1e-8)
+    assert_allclose(predictive.interval(), exact, rtol=1e-12)
 
 
 def test_quantile_of_one_level_has_one_column():

@@ -1,8 +1,5 @@
 """Predictive means, cdfs and log densities against brute force, and one another."""
 
-import importlib
-from pathlib import Path
-
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -23,10 +20,8 @@ LOGITS = tuple(a.ravel() for a in np.meshgrid(MEANS, STDS))
 
 
 @pytest.fixture(scope="module")
-def experiment():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(Path(__file__).parents[1] / "experiments")
-        yield importlib.import_module("predictive_errors")
+def experiment(experiments):
+    return experiments("predictive_errors")
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,6 @@
 """The joint model against `independent()`: `experiments/sharing.py`."""
 
 import argparse
-import importlib
-import os
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -16,12 +13,8 @@ pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 @pytest.fixture(scope="module")
-def experiment():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(Path(__file__).parents[1] / "experiments")
-        # The script sets this variable where it is not set: only until the tests end.
-        patch.setenv("NPROC", os.environ.get("NPROC", "1"))
-        yield importlib.import_module("sharing")
+def experiment(experiments):
+    return experiments("sharing")
 
 
 def score(experiment: ModuleType, *, split: int = 0, **values: Any) -> Any:
@@ -94,20 +87,21 @@ def test_the_table_marks_what_noise_does_not_explain(experiment):
 
 def test_finished_cells_are_read_back(experiment, tmp_path):
     path = tmp_path / "scores.csv"
-    assert experiment.finished(None) == experiment.finished(path) == []
+    assert experiment.finished(None, experiment.Score) == []
+    assert experiment.finished(path, experiment.Score) == []
     values = dict(joint=1 / 3, independent=0.1, difference=1 / 3 - 0.1)
     scores = [
         score(experiment, split=split, settings=settings, **values)
         for split, settings in ((0, ""), (2, "max_iter=20 prior=convolution"))
     ]
     path.touch()
-    assert experiment.finished(path) == []
+    assert experiment.finished(path, experiment.Score) == []
     for own in scores:
         experiment.write(path, [own])
-    assert experiment.finished(path) == scores
+    assert experiment.finished(path, experiment.Score) == scores
     path.write_text("a,b\n1,2\n")
     with pytest.raises(SystemExit, match="--output must be a table of this script"):
-        experiment.finished(path)
+        experiment.finished(path, experiment.Score)
 
 
 def test_names_and_settings(experiment):

@@ -9,7 +9,7 @@ from motleygp._types import RandomKey, Scalar
 from motleygp.inference.model import Model
 from motleygp.inference.objective import function_moments
 from motleygp.inference.posterior import Posterior
-from motleygp.inference.projection import project_jointly
+from motleygp.inference.projection import basis_and_covariance
 from motleygp.numerics.linalg import jittered_cholesky, over_groups, product
 from motleygp.numerics.packed import unpacked
 from motleygp.priors import AbstractPrior, everywhere
@@ -37,7 +37,7 @@ def _draw_apart(
     """Draws of each group's columns from N(B^T m, K - B^T B + B^T V B)."""
 
     def one_group(group: PyTree, mean: Array, half: Array, noise: Array) -> tuple:
-        basis, cov = project_jointly(prior, group, x)
+        basis, cov = basis_and_covariance(prior, group, x)
         explained = product(half, basis)
         cov = cov - basis.T @ basis + explained.T @ explained
         factor, jitter = jittered_cholesky(cov, prior.jitter)
@@ -59,7 +59,7 @@ def _draw_together(
     v = jnp.swapaxes(v.reshape(num, num_groups, -1), 0, 1)
 
     def one_group(group: PyTree, v: Array, noise: Array) -> tuple:
-        basis, cov = project_jointly(prior, group, x)
+        basis, cov = basis_and_covariance(prior, group, x)
         size = jnp.mean(jnp.diagonal(cov))
         # The rest may be zero but for rounding, so the jitter is relative to K.
         rest = cov - basis.T @ basis

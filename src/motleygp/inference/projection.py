@@ -151,12 +151,12 @@ def _explained_forward(pairs: Pairs, basis: Array, cov: Array) -> tuple:
 
 
 def _explained_backward(pairs: Pairs, saved: tuple, g: Float[Array, "G G E"]) -> tuple:
-    """With F' = sum g_ghe' (b_ga^T V_gh b_hb)': b_ga gets g_ghe V_gh b_hb summed over
-    h, b_hb gets g_ghe V_hg b_ga summed over g, and V_gh gets g_ghe b_ga b_hb^T."""
+    """Of the sum of g_ghe b_ga^T V_gh b_hb over g, h and the pairs e = (a, b): b_ga
+    gets g_ghe V_gh b_hb summed over h, b_hb gets g_ghe V_hg b_ga summed over g, and
+    V_gh gets g_ghe b_ga b_hb^T."""
     basis, moved = saved
     left, right = pairs.ends(basis)
-    _, to_left = pairs.ends(moved)
-    to_right, _ = pairs.ends(moved)
+    to_right, to_left = pairs.ends(moved)
     in_left = jnp.sum(g[:, :, None] * to_left, axis=1)
     in_right = jnp.sum(jnp.swapaxes(g, 0, 1)[:, :, None] * to_right, axis=1)
     _, pull = jax.vjp(pairs.ends, basis)
@@ -166,19 +166,17 @@ def _explained_backward(pairs: Pairs, saved: tuple, g: Float[Array, "G G E"]) ->
         others = (g[:, None] * right).reshape(-1, right.shape[-1])
         return columns @ others.T
 
-    in_cov = over_groups(one_group, left, g).reshape(
-        right.shape[0] * right.shape[1], -1
-    )
+    in_cov = jnp.concatenate(over_groups(one_group, left, g))
     return in_basis, 0.5 * (in_cov + in_cov.T)
 
 
 _explained.defvjp(_explained_forward, _explained_backward)
 
 
-def project_jointly(
+def basis_and_covariance(
     prior: AbstractPrior, group: PyTree, x: Float[Array, "N P"]
 ) -> tuple[Float[Array, "M C"], Float[Array, "C C"]]:
-    """B of one group's columns at every x, and their prior covariances K."""
+    """B of one group's columns at every x, and all prior covariances K of these."""
     k = prior.covariances(group, everywhere(x, prior.num_functions))
     basis, _ = whitened_columns(k.uu, k.ug, prior.jitter)
     # Each row is the centre of its own distances, which are then exact: a far row

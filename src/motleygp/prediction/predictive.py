@@ -20,8 +20,8 @@ from motleygp.tables.columns import as_column
 
 # The search for a quantile ends here, near the limits of floats.
 _LINE_REACH = 2.0**60
-# Its relative error, in y and in the level; the cdf itself has no more digits.
-_ROOT_DIGITS = 1e-10
+# Its relative error, in y and in the level.
+_ROOT_DIGITS = 1e-13
 
 _log_predictive = eqx.filter_jit(lambda lik, y, m, v: lik.log_predictive(y, m, v))
 # Stacked outside: inside, the compiler would repeat what both moments share.
