@@ -37,7 +37,7 @@ def score(
         columns,
         prior=args.prior,
         inducing=args.inducing,
-        optimizer=mg.optim.usual(args.optimizer, share, **dict(args.set)),
+        optimizer=mg.optim.usual(args.optimizer, share=share, **dict(args.set)),
         batch_size=BATCH,
         random_state=args.seed + split,
         progress=False,

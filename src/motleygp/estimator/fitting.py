@@ -55,7 +55,7 @@ def prepared(
         held_out=held_out,
         likelihoods=likelihoods,
         start=settings.start(given, likelihoods, scaling, observed.names),
-        scheme=settings.scheme(given, data),
+        scheme=settings.scheme(given, data, likelihoods),
         batch_size=given["batch_size"],
         num_steps=given["max_iter"],
         time_limit=given["time_limit"],

@@ -132,7 +132,11 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
-def scheme(given: Mapping[str, Any], data: Dataset) -> optim.Scheme:
+def scheme(
+    given: Mapping[str, Any],
+    data: Dataset,
+    likelihoods: Sequence[AbstractLikelihood],
+) -> optim.Scheme:
     """The training scheme."""
     optimizer = given["optimizer"]
     if isinstance(optimizer, optim.Scheme):
@@ -141,7 +145,11 @@ def scheme(given: Mapping[str, Any], data: Dataset) -> optim.Scheme:
         initial_p = optim.paper_initial_p(data[0].x.shape[1])
         return optim.paper(optimizer, initial_p=initial_p)
     share = given["batch_size"] / max(block.total for block in data)
-    return optim.usual(optimizer, min(share, 1.0))
+    num_weights = _num_functions(likelihoods) * sum(_ranks(given, likelihoods))
+    num_values = sum(block.y.size for block in data)
+    return optim.usual(
+        optimizer, share=min(share, 1.0), weights_per_value=num_weights / num_values
+    )
 
 
 def start(
@@ -198,10 +206,27 @@ def _begin_at(
 def _drawn_start(
     given: Mapping[str, Any], likelihoods: Sequence[AbstractLikelihood]
 ) -> Start:
+    rank = _ranks(given, likelihoods)
+    shape: dict[str, Any] = dict(
+        num_latents=len(rank),
+        rank=rank,
+        num_inducing=given["num_inducing"],
+        form=priors.get(given["prior"], given["inducing"]),
+        kernel=kernels.BY_NAME[given["kernel"]],
+    )
+    if given["preset"] == "paper":
+        return ft.partial(paper_start, **shape)
+    return ft.partial(data_driven_start, offset=given["offset"], **shape)
+
+
+def _ranks(
+    given: Mapping[str, Any], likelihoods: Sequence[AbstractLikelihood]
+) -> tuple[int, ...]:
+    """The rank of each latent process."""
     form = priors.get(given["prior"], given["inducing"])
-    num_functions = sum(likelihood.num_functions for likelihood in likelihoods)
     num_latents = given["num_latents"]
     if num_latents is None:
+        num_functions = _num_functions(likelihoods)
         num_latents = form.usual_num_latents(len(likelihoods), num_functions)
     rank = given["rank"]
     each = (int(rank),) * num_latents if _is_whole(rank) else tuple(rank)
@@ -210,13 +235,8 @@ def _drawn_start(
             f"`rank` must be at least 1 for each of the {num_latents} latent "
             f"processes; got {rank}."
         )
-    shape: dict[str, Any] = dict(
-        num_latents=num_latents,
-        rank=each,
-        num_inducing=given["num_inducing"],
-        form=form,
-        kernel=kernels.BY_NAME[given["kernel"]],
-    )
-    if given["preset"] == "paper":
-        return ft.partial(paper_start, **shape)
-    return ft.partial(data_driven_start, offset=given["offset"], **shape)
+    return each
+
+
+def _num_functions(likelihoods: Sequence[AbstractLikelihood]) -> int:
+    return sum(likelihood.num_functions for likelihood in likelihoods)

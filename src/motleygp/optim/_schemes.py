@@ -23,6 +23,8 @@ _GUARD = Guard()
 _NATURAL = ("fng", "hybrid")
 _STEPS = (0.03, 0.1)
 _NOISE = 1.3
+# From 1 / _CROWD weights per value on, p(theta) is much narrower than usual.
+_CROWD, _NARROWEST = 50.0, 30.0
 
 
 class Scheme(Named):
@@ -65,6 +67,7 @@ def fng(
     beta: Rate = 0.1,
     gamma: Rate = 0.9,
     upsilon: Rate = 0.0,
+    rho: Rate = 0.05,
     lambda_1: float = 1.0,
     max_std: float | None = 0.003,
     num_samples: int = 1,
@@ -79,6 +82,8 @@ def fng(
 
     - `alpha`, `gamma`: the step and momentum of theta, numbers or schedules.
     - `beta`, `upsilon`: the step and momentum of q(u), numbers or schedules.
+    - `rho`: the rate at which p, by whose root the steps of theta are divided, follows
+      the squared gradients; in the paper it is alpha.
     - `lambda_1`: the precision of p(theta), which is centred at the initial theta.
       Offsets and the likelihoods' own parameters are not penalised.
     - `max_std`: a limit on the standard deviation of the draws of theta.
@@ -91,9 +96,9 @@ def fng(
         theta=Variational(
             alpha,
             momentum=gamma,
-            # p starts as the mean of the first squared gradients, and continues as the
-            # paper's average with rate alpha.
-            precision_step=RunningMeanRate(alpha),
+            # p starts as the mean of the first squared gradients. A slow average would
+            # keep those, which are by far the largest, and so shorten all later steps.
+            precision_step=RunningMeanRate(rho),
             prior_precision=ByName(lambda_1, (("offset", 0.0), ("likelihoods", 0.0))),
             prior_mean="initial",
             max_std=max_std,
@@ -199,14 +204,25 @@ BY_NAME: MappingProxyType[str, Callable[..., Scheme]] = MappingProxyType(
 )
 
 
-def usual(name: str, share: float, **settings: Any) -> Scheme:
-    """The scheme of this name, with these settings, for minibatches with this share of
-    the rows.
+def usual(
+    name: str, *, share: float = 1.0, weights_per_value: float = 0.0, **settings: Any
+) -> Scheme:
+    """The scheme of this name as the estimator chooses it, but with these settings.
 
     A natural step of length b follows the noise of minibatches: of the bound, about
     S b / (4 share) nats are lost for S inducing values. So b falls with the share, as
-    far as the number of iterations allows.
+    far as the number of iterations allows. The weights that join the functions and the
+    latent processes over-fit if values are few, so p(theta) is then narrower.
+
+    **Arguments:**
+
+    - `name`: "fng", "hybrid", "adam" or "sgd".
+    - `share`: the share of the rows in a minibatch.
+    - `weights_per_value`: the number of weights over that of observed values.
     """
     if name in _NATURAL:
         settings = {"beta": float(np.clip(_NOISE * share, *_STEPS)), **settings}
+    if name == "fng":
+        precision = min(1.0 + (_CROWD * weights_per_value) ** 2, _NARROWEST)
+        settings = {"lambda_1": precision, **settings}
     return BY_NAME[name](**settings)
