@@ -4,6 +4,7 @@
     python experiments/sharing.py jura t1 --splits 0      # two sets, one split
     python experiments/sharing.py --missing 0.3 --jobs 16 --output missing.csv
     python experiments/sharing.py --set num_latents=4     # an argument of MotleyGP
+    python experiments/sharing.py jura --scheme lambda_1=1     # a setting of optim.fng
 
 Each set is fitted on its fixed splits 0, 1 and 2 (a toy: on its draws from these seeds,
 with one and with two inputs), by both models from the same seed and on the same values.
@@ -192,22 +193,29 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--splits", type=splits, default=mg.datasets.SPLITS)
     parser.add_argument("--missing", type=share, default=0.0, help="share of training")
     parser.add_argument("--set", action="append", default=[], type=setting)
+    parser.add_argument("--scheme", action="append", default=[], type=setting)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--output", type=Path, help="a CSV file of the single scores")
     args = parser.parse_args()
     if args.output is not None and not args.output.absolute().parent.is_dir():
         parser.error(f"--output must lie in a folder that exists; got {args.output}")
     try:
-        mg.MotleyGP().set_params(**dict(args.set))
-    except ValueError as error:
-        parser.error(f"--set: {error}")
+        mg.MotleyGP().set_params(**settings_of(args))
+    except (TypeError, ValueError) as error:
+        parser.error(f"--set or --scheme: {error}")
     return args
+
+
+def settings_of(args: argparse.Namespace) -> dict[str, Any]:
+    """The arguments of MotleyGP."""
+    scheme = {"optimizer": mg.optim.fng(**dict(args.scheme))} if args.scheme else {}
+    return dict(args.set) | scheme
 
 
 def main() -> None:
     args = arguments()
-    settings = dict(args.set)
-    text = " ".join(f"{key}={settings[key]}" for key in sorted(settings))
+    settings = settings_of(args)
+    text = " ".join(f"{key}={value}" for key, value in sorted(args.set + args.scheme))
     names = dict.fromkeys(name for group in args.names for name in group)
     wanted = [Cell(n, s, args.missing, text) for n in names for s in args.splits]
     scores = finished(args.output, Score)

@@ -51,11 +51,11 @@ class EnoughError(Exception):
 
 
 @pytest.fixture
-def training_data(monkeypatch):
-    """A function that gives the data on which an estimator would train."""
+def the_task_of(monkeypatch):
+    """A function that gives the task which an estimator would run."""
 
     def stop(task, *_, **__):
-        raise EnoughError(task.data)
+        raise EnoughError(task)
 
     monkeypatch.setattr(estimator, "run_all", stop)
 
@@ -65,6 +65,12 @@ def training_data(monkeypatch):
         return caught.value.args[0]
 
     return found
+
+
+@pytest.fixture
+def training_data(the_task_of):
+    """A function that gives the data on which an estimator would train."""
+    return lambda *args, **arguments: the_task_of(*args, **arguments).data
 
 
 @pytest.fixture(autouse=True, scope="module")

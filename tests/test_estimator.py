@@ -80,6 +80,13 @@ def test_trace_has_one_entry_per_iteration(fitted):
     assert list(model.feature_names_in_) == ["lat", "lon"]
 
 
+def test_the_scheme_depends_on_the_numbers_of_rows_and_values(fitted):
+    model, _, _ = fitted
+    # Four functions and as many latent processes; three outputs without gaps.
+    few = {"share": 32 / NUM_ROWS, "weights_per_value": 4 * 4 / (3 * NUM_ROWS)}
+    assert model.fitted_.scheme == optim.usual("fng", **few)
+
+
 @pytest.mark.slow
 def test_dicts_lists_and_frames_give_the_same_fit(fitted):
     model, X, Y = fitted

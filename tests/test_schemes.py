@@ -273,12 +273,30 @@ def test_whitened_and_plain_steps_agree_at_one_theta(rng):
         (lambda: optim.fng(beta=0.0), "`step_size` must be above 0"),
         (lambda: optim.fng(gamma=1.0), "`momentum` must be at least 0 and below 1"),
         (lambda: optim.fng(upsilon=-0.1), "`momentum` must be at least 0 and below 1"),
+        (lambda: optim.fng(rho=1.5), "`rho` must be between 0 and 1; got 1.5"),
         (lambda: optim.paper("newton"), "`name` must be one of fng, hybrid, adam, sgd"),
     ],
 )
 def test_wrong_settings_of_schemes_are_one_line(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize(("share", "beta"), [(1.0, 0.1), (0.05, 0.065), (0.001, 0.03)])
+def test_steps_of_q_shorten_with_the_share_of_the_rows(share, beta):
+    for name in ("fng", "hybrid"):
+        assert optim.usual(name, share=share).q.step_size == pytest.approx(beta)
+    assert optim.usual("fng", share=share, beta=0.2) == optim.fng(beta=0.2)
+    assert optim.usual("adam", share=share) == optim.adam()
+
+
+@pytest.mark.parametrize(
+    ("weights_per_value", "lambda_1"),
+    [(0.0, 1.0), (0.02, 2.0), (0.06, 10.0), (1, 30.0)],
+)
+def test_the_prior_of_theta_narrows_where_values_are_few(weights_per_value, lambda_1):
+    scheme = optim.usual("fng", weights_per_value=weights_per_value)
+    assert scheme == optim.fng(lambda_1=lambda_1)
 
 
 @pytest.mark.parametrize(

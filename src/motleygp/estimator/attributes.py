@@ -39,8 +39,8 @@ class FittedAttributes(BaseEstimator):
 
     @property
     def ended_(self) -> str:
-        """Why the best run ended: "horizon", "held-out", "callback", "time" or
-        "interrupted"."""
+        """Why the best run ended: "horizon", "converged", "held-out", "callback",
+        "time" or "interrupted"."""
         return self.fitted_.ended
 
     @property

@@ -79,7 +79,8 @@ class MotleyGP(Inspector):
         each output, or zero, where they stay.
     max_iter, batch_size : int
         The number of iterations, and the rows of each output per iteration. A run ends
-        earlier if its bound has stopped improving.
+        earlier if its bound has stopped improving. On few rows, 300 iterations are
+        followed by quasi-Newton steps on all rows, which end at an optimum.
     restarts : int
         The number of starts from different seeds. The best is kept, judged by the
         held-out rows if there are any, otherwise by the bound. If it is no better than
@@ -119,8 +120,8 @@ class MotleyGP(Inspector):
     restarts_ : list of dict
         The "score" (lower is better), "trace", "ended" and "error" of each start.
     ended_ : str
-        Why the best run ended: "horizon", "held-out", "callback", "time" or
-        "interrupted".
+        Why the best run ended: "horizon", "converged", "held-out", "callback", "time"
+        or "interrupted".
     seen_ : dict of Seen, by output
         The numbers of rows and of observed values, and the constant fit.
     input_range_ : array of shape (2, P)

@@ -50,14 +50,15 @@ def prepared(
         observed, apart = hold_out(rng, observed, likelihoods, fraction)
         held_out = apart.dataset(scaling)
     data = observed.dataset(scaling)
+    scheme = settings.scheme(given, data, likelihoods)
     task = Task(
         data=data,
         held_out=held_out,
         likelihoods=likelihoods,
         start=settings.start(given, likelihoods, scaling, observed.names),
-        scheme=settings.scheme(given, data, likelihoods),
+        scheme=scheme,
         batch_size=given["batch_size"],
-        num_steps=given["max_iter"],
+        num_steps=settings.num_steps(given, scheme),
         time_limit=given["time_limit"],
     )
     return task, [int(seed) for seed in rng.integers(2**31, size=given["restarts"])]

@@ -13,7 +13,13 @@ from motleygp import kernels, likelihoods as lik, optim, priors
 from motleygp.inference import Dataset, Model, Posterior, Scaling, with_fixed
 from motleygp.inference.parameters import begun_at
 from motleygp.likelihoods import AbstractLikelihood
-from motleygp.training import Start, data_driven_start, paper_start, with_form
+from motleygp.training import (
+    Start,
+    data_driven_start,
+    joint_pays,
+    paper_start,
+    with_form,
+)
 
 _CHOICES: dict[str, tuple] = {
     "preset": (None, "paper"),
@@ -22,6 +28,9 @@ _CHOICES: dict[str, tuple] = {
 }
 # Entries of `MotleyGP.parameters()` beyond theta that `start` may have.
 _STARTABLE = ("q_mean", "q_cov", "output_shift", "output_scale", "jitter")
+# The most quasi-Newton steps at the end of a fit on few rows, the number of iterations
+# before them, and the largest product of rows and inducing values for them.
+_POLISH, _BEFORE_POLISH, _MAX_POLISHED = 200, 300, 200_000
 _COUNTS = ("num_inducing", "max_iter", "batch_size", "restarts", "num_latents")
 
 
@@ -147,8 +156,43 @@ def scheme(
     share = given["batch_size"] / max(block.total for block in data)
     num_weights = _num_functions(likelihoods) * sum(_ranks(given, likelihoods))
     num_values = sum(block.y.size for block in data)
+    few = {"polish": _POLISH} if _few_rows(given, data, likelihoods) else {}
     return optim.usual(
-        optimizer, share=min(share, 1.0), weights_per_value=num_weights / num_values
+        optimizer,
+        share=min(share, 1.0),
+        weights_per_value=num_weights / num_values,
+        **few,
+    )
+
+
+def num_steps(given: Mapping[str, Any], scheme: optim.Scheme) -> int:
+    """The number of iterations, before those that polish theta."""
+    own = isinstance(given["optimizer"], optim.Scheme)
+    longest = _BEFORE_POLISH if scheme.polish and not own else given["max_iter"]
+    return min(longest, given["max_iter"])
+
+
+def _few_rows(
+    given: Mapping[str, Any],
+    data: Dataset,
+    likelihoods: Sequence[AbstractLikelihood],
+) -> bool:
+    """Whether quasi-Newton steps are cheaper than the iterations that they replace:
+    with a joint q(u), whose best value takes a few steps, and few rows."""
+    form = priors.get(given["prior"], given["inducing"])
+    num_inducing = sum(_ranks(given, likelihoods)) * given["num_inducing"]
+    posterior = _form(given)
+    joint = posterior == "joint" or (
+        posterior == "auto" and joint_pays(num_inducing, data)
+    )
+    num_rows = sum(block.total for block in data)
+    return (
+        given["optimizer"] == "fng"
+        and given["max_iter"] > _BEFORE_POLISH
+        and not given["validation_fraction"]
+        and form.shares_inducing
+        and joint
+        and num_inducing * num_rows <= _MAX_POLISHED
     )
 
 

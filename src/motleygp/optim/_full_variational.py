@@ -103,6 +103,11 @@ class FullVariational(AbstractThetaOptimiser):
         inner = Full(precision, _inverse_factor(precision), jnp.zeros((), int))
         return first_state(theta, centre_of(theta, self.prior_mean), inner)
 
+    def cost(self, state: ThetaState, theta: PyTree) -> Scalar:
+        """lambda / 2 |theta - c|^2."""
+        away = ravel_pytree(theta)[0] - ravel_pytree(state.centre)[0]
+        return 0.5 * (self.prior_precision or 0.0) * jnp.sum(away**2)
+
     def sample(self, key: RandomKey, state: ThetaState, num_samples: int = 1) -> PyTree:
         _checks.check_positive("num_samples", num_samples)
         mean, unravel = ravel_pytree(state.mean)

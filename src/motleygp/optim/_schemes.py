@@ -23,8 +23,9 @@ _GUARD = Guard()
 _NATURAL = ("fng", "hybrid")
 _STEPS = (0.03, 0.1)
 _NOISE = 1.3
-# From 1 / _CROWD weights per value on, p(theta) is much narrower than usual.
-_CROWD, _NARROWEST = 50.0, 30.0
+# p(theta) becomes narrower below about this number of values per weight; the narrowest
+# one has this precision.
+_VALUES_PER_WEIGHT, _NARROWEST = 50.0, 30.0
 
 
 class Scheme(Named):
@@ -40,6 +41,8 @@ class Scheme(Named):
       cool-down begins early; `None` for never.
     - `refuse`: whether to refuse draws of theta at which the bound or a gradient is not
       finite; otherwise they end the run.
+    - `polish`: at the end of the run, at most this many quasi-Newton steps of theta on
+      all rows, each with the best q(u); they need a whitened q.
     """
 
     kind: ClassVar[str] = "scheme"
@@ -53,9 +56,13 @@ class Scheme(Named):
     cool_down: float = 0.0
     patience: int | None = None
     refuse: bool = True
+    polish: int = 0
 
     def __check_init__(self) -> None:
         _checks.check_positive("num_samples", self.num_samples)
+        _checks.check_not_negative("polish", self.polish)
+        if self.polish and not self.whitened:
+            raise ValueError("`polish` needs a whitened q(u); got `whitened=False`.")
         _checks.check_not_negative("warm_up", self.warm_up)
         _checks.check_share("cool_down", self.cool_down)
         _checks.check_not_negative("patience", self.patience)
@@ -75,6 +82,7 @@ def fng(
     warm_up: int = 100,
     cool_down: float = 0.6,
     patience: int | None = 5,
+    polish: int = 0,
 ) -> Scheme:
     """Fully natural gradients: mirror descent on q(u), and on theta through q(theta).
 
@@ -89,8 +97,9 @@ def fng(
     - `max_std`: a limit on the standard deviation of the draws of theta.
     - `num_samples`: draws of theta per iteration.
     - `guard`: limits on the steps of q(u).
-    - `warm_up`, `cool_down`, `patience`: see `Scheme`.
+    - `warm_up`, `cool_down`, `patience`, `polish`: see `Scheme`.
     """
+    _checks.check_share("rho", rho)
     return Scheme(
         q=NaturalGradient(beta, momentum=upsilon, guard=guard),
         theta=Variational(
@@ -107,6 +116,7 @@ def fng(
         warm_up=warm_up,
         cool_down=cool_down,
         patience=patience,
+        polish=polish,
     )
 
 
@@ -223,6 +233,6 @@ def usual(
     if name in _NATURAL:
         settings = {"beta": float(np.clip(_NOISE * share, *_STEPS)), **settings}
     if name == "fng":
-        precision = min(1.0 + (_CROWD * weights_per_value) ** 2, _NARROWEST)
+        precision = min(1.0 + (_VALUES_PER_WEIGHT * weights_per_value) ** 2, _NARROWEST)
         settings = {"lambda_1": precision, **settings}
     return BY_NAME[name](**settings)

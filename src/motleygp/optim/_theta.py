@@ -58,6 +58,11 @@ class AbstractThetaOptimiser(Named):
         del state
         return None
 
+    def cost(self, state: ThetaState, theta: PyTree) -> Scalar:
+        """-log p(theta), up to a constant; 0 without a prior."""
+        del state, theta
+        return jnp.zeros(())
+
 
 def retract(state: ThetaState) -> ThetaState:
     """Take back the last step of the mean, and halve the length of the next ones.
@@ -197,6 +202,17 @@ class AbstractDiagonal(AbstractThetaOptimiser):
 
         each = (leaves(v, state.mean) for v in (self.prior_precision, self.units))
         return jax.tree.map(one_leaf, state.inner.p, *each)
+
+    def cost(self, state: ThetaState, theta: PyTree) -> Scalar:
+        """1/2 sum lambda_1 (theta - c)^2, for theta * units."""
+        each = (leaves(v, theta) for v in (self.prior_precision, self.units))
+        squares = jax.tree.map(
+            lambda t, c, lam, unit: lam * jnp.sum((unit * (t - c)) ** 2),
+            theta,
+            state.centre,
+            *each,
+        )
+        return 0.5 * sum(jax.tree.leaves(squares), jnp.zeros(()))
 
     def sample(self, key: RandomKey, state: ThetaState, num_samples: int = 1) -> PyTree:
         """Independent normals around the mean."""

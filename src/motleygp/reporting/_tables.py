@@ -14,6 +14,7 @@ from motleygp.reporting._remarks import surprising
 
 _ENDED = {
     "horizon": "all iterations were completed, or the bound stopped improving",
+    "converged": "no step improved the objective any more",
     "held-out": "the score of the held-out rows stopped improving",
     "callback": "the callback ended it",
     "time": "the time limit was reached",

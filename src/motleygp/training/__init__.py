@@ -4,6 +4,7 @@ from motleygp.training.initialise import (
     Start as Start,
     data_driven_start as data_driven_start,
     initial_model as initial_model,
+    joint_pays as joint_pays,
     paper_start as paper_start,
     with_form as with_form,
 )

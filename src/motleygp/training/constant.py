@@ -38,7 +38,8 @@ def learnt(outcomes: Sequence[Outcome], task: Task) -> bool:
 def worth_another(outcomes: Sequence[Outcome], task: Task) -> bool:
     """Whether the runs had the time to learn, so that another start may do better."""
     ends = {outcome.ended for outcome in outcomes}
-    return task.num_steps >= _ENOUGH and ends <= {"horizon", "held-out"}
+    long = task.num_steps >= _ENOUGH or task.scheme.polish > 0
+    return long and ends <= {"horizon", "converged", "held-out"}
 
 
 def warn_if_not_learnt(outcomes: Sequence[Outcome], task: Task) -> None:

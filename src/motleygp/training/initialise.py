@@ -121,12 +121,14 @@ def with_form(
 def _joint_pays(model: Model, data: Dataset) -> bool:
     """Whether a joint q(u) is worth its cost. The paper's form is never joint."""
     num_groups, num_inducing, _ = model.prior.inducing.shape
-    return (
-        model.prior.shares_inducing
-        and not model.factorised
-        and num_groups * num_inducing <= _MAX_JOINT
-        and max(block.total for block in data) <= _MAX_JOINT_ROWS
-    )
+    size_pays = joint_pays(num_groups * num_inducing, data)
+    return model.prior.shares_inducing and not model.factorised and size_pays
+
+
+def joint_pays(num_values: int, data: Dataset) -> bool:
+    """Whether a joint q(u) of this many inducing values is worth its cost."""
+    num_rows = max(block.total for block in data)
+    return num_values <= _MAX_JOINT and num_rows <= _MAX_JOINT_ROWS
 
 
 def _all_rows(data: Dataset) -> tuple[np.ndarray, np.ndarray | None]:

@@ -16,64 +16,27 @@ as they are learned. The inducing points stay: they belong to q(u), not to the m
 
 import dataclasses
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Float
 
-from motleygp._types import Scalar
 from motleygp.files.trees import not_finite
 from motleygp.inference.data import Dataset
-from motleygp.inference.derivatives import gradients
 from motleygp.inference.model import Model, trainable, with_fixed
 from motleygp.inference.posterior import Posterior
-from motleygp.optim import NaturalGradient
+from motleygp.training.settled import settle
 
 # The move of one parameter for a difference of gradients.
 _MOVE = 2e-2
 # q(u) is the best one when a step changes it by less than this, in nats: little for
 # differences of gradients, more for predictions.
 _EXACT, _ENOUGH = 1e-8, 1e-4
-_MAX_STEPS = 200
-# One step of full length is exact for real outputs with one latent process.
-_FULL = NaturalGradient(1.0)
-
 
 Watch = Callable[[list[Any]], Iterable[Any]]
-
-
-class Settled(NamedTuple):
-    """The best q(u) for one theta, with L* and its gradient there."""
-
-    q: Posterior
-    bound: Scalar
-    gradient: Float[Array, " T"]
-
-
-@eqx.filter_jit
-def settle(model: Model, q: Posterior, data: Dataset, change: Array) -> Settled:
-    """Natural-gradient steps from q until one changes it by at most this, in nats."""
-
-    def step(carry: tuple) -> tuple:
-        q, state, *_, steps = carry
-        terms, found = gradients(model, q, data)
-        new, state, info = _FULL.update(found.q, state, q)
-        uphill = -ravel_pytree(found.theta)[0]
-        return new, state, terms.elbo, uphill, info.divergence, steps + 1
-
-    def moving(carry: tuple) -> Bool[Array, ""]:
-        *_, divergence, steps = carry
-        return (divergence > change) & (steps < _MAX_STEPS)
-
-    flat, _ = ravel_pytree(eqx.filter(model, trainable(model)))
-    zero = jnp.zeros((), flat.dtype)
-    start = (q, _FULL.init(q), zero, jnp.zeros_like(flat), zero + jnp.inf, 0)
-    q, _, bound, gradient, _, _ = jax.lax.while_loop(moving, step, start)
-    return Settled(q, bound, gradient)
 
 
 def curvature(

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools as ft
+import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -21,6 +22,7 @@ from motleygp.training import loop, together
 from motleygp.training.initialise import Start
 from motleygp.training.interrupts import noted
 from motleygp.training.loop import HeldOut
+from motleygp.training.polish import polish
 from motleygp.training.state import Solution, TrainState, init, solution
 from motleygp.training.trace import Run, named_trace
 
@@ -77,6 +79,7 @@ def run(
     held_out = None
     if task.held_out is not None:
         held_out = HeldOut(ft.partial(_held_out_score, task.scheme, task.held_out))
+    begun = time.monotonic()
     try:
         result = loop.run(
             task.scheme,
@@ -89,7 +92,24 @@ def run(
         )
     except FloatingPointError as error:
         return _failed(str(error))
-    return _outcome(task, result)
+    return _outcome(task, _polished(task, result, begun, callback))
+
+
+def _polished(
+    task: Task, result: Run, begun: float, callback: loop.Callback | None = None
+) -> Run:
+    """A run that has reached its horizon, after the quasi-Newton steps of its scheme.
+    They would over-fit what held-out rows have ended."""
+    if not task.scheme.polish or result.ended != "horizon" or task.held_out is not None:
+        return result
+    return polish(
+        task.scheme,
+        result,
+        task.data,
+        callback=callback,
+        begun=begun,
+        time_limit=task.time_limit,
+    )
 
 
 def run_in_turn(
@@ -181,6 +201,7 @@ def run_together(
     callback: Callable[[int], bool | None] | None = None,
 ) -> list[Outcome]:
     """Run all starts under vmap; held-out rows score them only at the end."""
+    begun = time.monotonic()
     results = together.run_together(
         task.scheme,
         [begin(task, seed) for seed in seeds],
@@ -189,7 +210,7 @@ def run_together(
         callback=callback,
         time_limit=task.time_limit,
     )
-    return [_outcome(task, result) for result in results]
+    return [_outcome(task, _polished(task, result, begun)) for result in results]
 
 
 def best(outcomes: Sequence[Outcome]) -> tuple[Solution, Outcome]:

@@ -22,8 +22,8 @@ class Run(NamedTuple):
 
     `start` is the iteration at which it began, `steps` the reports of its steps, and
     `held_out` pairs of iteration and score. `ended` gives the reason for its end:
-    "horizon", "held-out", "callback", "time" or "interrupted", or "no" while it goes
-    on. `best` is the state that scored best, if there are held-out rows.
+    "horizon", "converged", "held-out", "callback", "time" or "interrupted", or "no"
+    while it goes on. `best` is the state that scored best, if there are held-out rows.
     """
 
     state: TrainState
