@@ -129,8 +129,33 @@ def test_no_function_starts_without_weights(rng, form, likelihoods, copies):
         weights = np.asarray(prior.parameters()["weights"])
         np.testing.assert_allclose(np.linalg.norm(weights, axis=1), reach)
         if form is not Convolution and copies >= likelihoods:
-            gram = weights @ weights.T
-            np.testing.assert_allclose(gram, np.diag(np.diag(gram)), atol=1e-12)
+            unit = weights / np.linalg.norm(weights, axis=1, keepdims=True)
+            assert np.abs(unit @ unit.T - np.eye(likelihoods)).max() < 0.8
+
+
+def test_an_output_starts_with_processes_of_its_own(rng):
+    x = rng.random((30, 2))
+    outputs = [Gaussian(), HetGaussian(), Gaussian()]
+    data = make_dataset([x] * 3, list(rng.normal(size=(3, 30))), outputs)
+    shape = dict(num_latents=6, rank=(1,) * 6, num_inducing=3)
+    prior = initial_model(np.random.default_rng(0), data, outputs, **shape).prior
+    unit = np.asarray(prior.weights)
+    unit = unit / np.linalg.norm(unit, axis=1, keepdims=True)
+    for own in (slice(0, 1), slice(1, 3), slice(3, 4)):
+        block = unit[own, own]
+        # Orthogonal rows, whose length is nearly that of the whole row.
+        gram = block @ block.T
+        np.testing.assert_allclose(gram, np.diag(np.diag(gram)), atol=1e-12)
+        assert (np.diag(gram) > 0.7).all() and (np.diag(gram) < 1.0).all()
+
+
+@pytest.mark.parametrize(
+    ("outputs", "functions", "rows", "latents"),
+    [(2, 4, 4000, 4), (2, 3, 5000, 5), (1, 2, 5000, 2), (20, 40, 100, 16)],
+)
+def test_the_default_number_of_processes(outputs, functions, rows, latents):
+    assert LMC.usual_num_latents(outputs, functions, rows) == latents
+    assert Convolution.usual_num_latents(outputs, functions, rows) == min(functions, 4)
 
 
 def test_a_constant_input_column_is_harmless(rng):
@@ -151,21 +176,25 @@ def test_centres_fill_up_when_there_are_few_distinct_rows(rng):
     assert {0.0, 1.0, 2.0} <= set(filled[:, 0])
 
 
-def test_length_scales_start_near_the_spacing_of_the_inducing_points(rng):
+@pytest.mark.parametrize(("num_latents", "drawn_apart"), [(2, ()), (6, (1, 2))])
+def test_length_scales_start_near_the_spacing_of_the_inducing_points(
+    rng, num_latents, drawn_apart
+):
     """On a grid whose points are all inducing points, in each input's own units."""
     side = np.linspace(0.0, 1.0, 5)
     x = np.stack(np.meshgrid(side, 1e3 * side), axis=-1).reshape(-1, 2)
-    data = make_dataset([x], [rng.normal(size=25)], [Gaussian()])
-    model = initial_model(
-        rng, data, [Gaussian()], num_latents=6, rank=(1,) * 6, num_inducing=25
-    )
+    outputs = [Gaussian(), HetGaussian()]
+    data = make_dataset([x] * 2, list(rng.normal(size=(2, 25))), outputs)
+    shape = dict(num_latents=num_latents, rank=(1,) * num_latents, num_inducing=25)
+    model = initial_model(rng, data, outputs, **shape)
     spacing = 0.25 / side.std() * x.std(axis=0)
     drawn = np.asarray(model.prior.kernel.lengthscale) / spacing
     np.testing.assert_allclose(drawn[:, 0], drawn[:, 1])
     assert (drawn >= 0.5).all() and (drawn <= 1.5).all()
-    # One draw from each sixth of the range, on a log scale.
-    parts = np.floor(6 * np.log(drawn[:, 0] / 0.5) / np.log(3.0))
-    assert sorted(parts) == [0, 1, 2, 3, 4, 5]
+    # Of n processes, one draw from each n-th part of the range, on a log scale.
+    places = np.log(drawn[:, 0] / 0.5) / np.log(3.0)
+    for own in np.split(places, np.cumsum(drawn_apart)):
+        assert sorted(np.floor(len(own) * own)) == list(range(len(own)))
 
 
 def test_length_scales_along_a_line_do_not_shrink_with_its_points(rng):

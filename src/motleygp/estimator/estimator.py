@@ -56,7 +56,8 @@ class MotleyGP(Inspector):
         it costs more.
     num_latents : int, optional
         Q, the number of latent processes. The default is one per parameter function,
-        at most 16; with inducing values of functions, at most 4.
+        and half as many again for several outputs with more than 4000 rows, at most 16;
+        with inducing values of functions, at most 4.
     rank : int or sequence of int
         R_q, the number of copies of each latent process.
     kernel : "eq" or the name of a kernel of your own

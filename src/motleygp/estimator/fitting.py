@@ -55,7 +55,7 @@ def prepared(
         data=data,
         held_out=held_out,
         likelihoods=likelihoods,
-        start=settings.start(given, likelihoods, scaling, observed.names),
+        start=settings.start(given, likelihoods, data, scaling, observed.names),
         scheme=scheme,
         batch_size=given["batch_size"],
         num_steps=settings.num_steps(given, scheme),

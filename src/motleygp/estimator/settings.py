@@ -154,7 +154,7 @@ def scheme(
         initial_p = optim.paper_initial_p(data[0].x.shape[1])
         return optim.paper(optimizer, initial_p=initial_p)
     share = given["batch_size"] / max(block.total for block in data)
-    num_weights = _num_functions(likelihoods) * sum(_ranks(given, likelihoods))
+    num_weights = _num_functions(likelihoods) * sum(_ranks(given, likelihoods, data))
     num_values = sum(block.y.size for block in data)
     few = {"polish": _POLISH} if _few_rows(given, data, likelihoods) else {}
     return optim.usual(
@@ -180,7 +180,7 @@ def _few_rows(
     """Whether quasi-Newton steps are cheaper than the iterations that they replace:
     with a joint q(u), whose best value takes a few steps, and few rows."""
     form = priors.get(given["prior"], given["inducing"])
-    num_inducing = sum(_ranks(given, likelihoods)) * given["num_inducing"]
+    num_inducing = sum(_ranks(given, likelihoods, data)) * given["num_inducing"]
     posterior = _form(given)
     joint = posterior == "joint" or (
         posterior == "auto" and joint_pays(num_inducing, data)
@@ -199,11 +199,12 @@ def _few_rows(
 def start(
     given: Mapping[str, Any],
     likelihoods: Sequence[AbstractLikelihood],
+    data: Dataset,
     scaling: Scaling,
     names: Sequence[str],
 ) -> Start:
     """The function that makes a model from a seed."""
-    inner = ft.partial(with_form, _drawn_start(given, likelihoods), _form(given))
+    inner = ft.partial(with_form, _drawn_start(given, likelihoods, data), _form(given))
     if not (given["start"] or given["fixed"]):
         return inner
     values, fixed = dict(given["start"] or {}), tuple(given["fixed"])
@@ -248,9 +249,11 @@ def _begin_at(
 
 
 def _drawn_start(
-    given: Mapping[str, Any], likelihoods: Sequence[AbstractLikelihood]
+    given: Mapping[str, Any],
+    likelihoods: Sequence[AbstractLikelihood],
+    data: Dataset,
 ) -> Start:
-    rank = _ranks(given, likelihoods)
+    rank = _ranks(given, likelihoods, data)
     shape: dict[str, Any] = dict(
         num_latents=len(rank),
         rank=rank,
@@ -264,14 +267,17 @@ def _drawn_start(
 
 
 def _ranks(
-    given: Mapping[str, Any], likelihoods: Sequence[AbstractLikelihood]
+    given: Mapping[str, Any],
+    likelihoods: Sequence[AbstractLikelihood],
+    data: Dataset,
 ) -> tuple[int, ...]:
     """The rank of each latent process."""
     form = priors.get(given["prior"], given["inducing"])
     num_latents = given["num_latents"]
     if num_latents is None:
         num_functions = _num_functions(likelihoods)
-        num_latents = form.usual_num_latents(len(likelihoods), num_functions)
+        num_rows = max(block.total for block in data)
+        num_latents = form.usual_num_latents(len(likelihoods), num_functions, num_rows)
     rank = given["rank"]
     each = (int(rank),) * num_latents if _is_whole(rank) else tuple(rank)
     if len(each) != num_latents or min(each) < 1:

@@ -70,7 +70,7 @@ class Scheme(Named):
 
 def fng(
     *,
-    alpha: Rate = 0.002,
+    alpha: Rate = 0.001,
     beta: Rate = 0.1,
     gamma: Rate = 0.9,
     upsilon: Rate = 0.0,

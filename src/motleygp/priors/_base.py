@@ -20,8 +20,12 @@ from motleygp.priors._sites import Sites
 
 # Added to the diagonal of K_uu, relative to that diagonal.
 DEFAULT_JITTER = 1e-8
-# The most latent processes by default; their number is that of functions.
+# The size of the weights between outputs at the start, relative to those within one.
+_SHARED = 0.3
+# The most latent processes by default.
 _MAX_LATENTS = 16
+# Beyond this number of rows there are processes to share beside those of each output.
+_MANY_ROWS = 4000
 
 
 class Covariances(eqx.Module):
@@ -189,10 +193,15 @@ class AbstractPrior(Named):
     # The start of training.
 
     @classmethod
-    def usual_num_latents(cls, num_outputs: int, num_functions: int) -> int:
-        """The default Q: one process per function, within a limit."""
-        del num_outputs
-        return min(_MAX_LATENTS, num_functions)
+    def usual_num_latents(
+        cls, num_outputs: int, num_functions: int, num_rows: int
+    ) -> int:
+        """The default Q: one process per function and, for several outputs with many
+        rows, half as many again to share, within a limit."""
+        shared = 0
+        if num_outputs > 1 and num_rows > _MANY_ROWS:
+            shared = (num_functions + 1) // 2
+        return min(_MAX_LATENTS, num_functions + shared)
 
     @classmethod
     def group_functions(
@@ -210,15 +219,26 @@ class AbstractPrior(Named):
 
     @classmethod
     def start_weights(cls, drawn: "Drawn") -> Float[np.ndarray, "J R"]:
-        """The weights of functions of unit variance: rows of unit length, of a random
-        matrix with orthonormal columns (or rows, if there are more columns).
+        """The weights of functions of unit variance, with rows of unit length.
+
+        If there is a column for each function, an output begins as if it were alone,
+        with columns of its own and a random orthogonal matrix there, and a little of
+        all other columns: of a column that outputs share from the start, the one with
+        the larger gradients would take possession. With fewer columns, the rows are
+        those of a random matrix with orthonormal columns.
 
         Rows of independent draws may be nearly zero or nearly parallel. Then a function
         hardly moves, or cannot differ from another: the gradient of its weights
         vanishes with q(u) at its prior, and that of q(u) with the weights.
         """
-        u, _, vt = np.linalg.svd(drawn.weights, full_matrices=False)
-        weights = u @ vt
+        num_functions, num_columns = drawn.weights.shape
+        if num_columns < num_functions:
+            weights = _orthonormal(drawn.weights)
+        else:
+            weights = _SHARED * drawn.weights / np.sqrt(num_columns)
+            ends = np.cumsum(drawn.sizes)
+            for own in map(slice, ends - drawn.sizes, ends):
+                weights[own, own] = _orthonormal(drawn.weights[own, own])
         return weights / np.linalg.norm(weights, axis=1, keepdims=True)
 
     @classmethod
@@ -248,18 +268,26 @@ class AbstractPrior(Named):
 class Drawn(NamedTuple):
     """The parts of a prior that are drawn at random or computed from the data.
 
-    `weights` are drawn from N(0, 1); `spread` is the scale of the inputs, `reach` the
-    standard deviation of each function at the start.
+    `weights` are drawn from N(0, 1); `sizes` are the numbers of functions of the
+    outputs; `spread` is the scale of the inputs, `reach` the standard deviation of each
+    function at the start.
     """
 
     kernel: type[AbstractKernel]
     lengthscale: Float[np.ndarray, "Q P"]
     weights: Float[np.ndarray, "J R"]
+    sizes: tuple[int, ...]
     inducing: Float[np.ndarray, "G M P"]
     spread: Float[np.ndarray, " P"]
     reach: Float[np.ndarray, " J"]
     rank: tuple[int, ...]
     jitter: float
+
+
+def _orthonormal(matrix: np.ndarray) -> np.ndarray:
+    """The nearest matrix with orthonormal columns, or rows if there are fewer."""
+    u, _, vt = np.linalg.svd(matrix, full_matrices=False)
+    return u @ vt
 
 
 def ranks(rank: int | Sequence[int], num_copies: int) -> tuple[int, ...]:

@@ -231,8 +231,10 @@ class Convolution(AbstractConvolution):
             )
 
     @classmethod
-    def usual_num_latents(cls, num_outputs: int, num_functions: int) -> int:
-        del num_outputs
+    def usual_num_latents(
+        cls, num_outputs: int, num_functions: int, num_rows: int
+    ) -> int:
+        del num_outputs, num_rows
         return min(_SCALES, num_functions)
 
     @classmethod

@@ -80,13 +80,15 @@ def initial_model(
     _, variance = mean_and_variance(*_all_rows(data))
     scale = np.sqrt(np.where(variance > 0, variance, 1.0))
     spacing = float(np.median([spacing_of(centres / scale) for centres in inducing]))
-    lengthscale = draw_lengthscales(rng, num_latents, max(spacing, _CLOSEST))
+    sizes = tuple(likelihood.num_functions for likelihood in likelihoods)
+    lengthscale = draw_lengthscales(rng, sizes, num_latents, max(spacing, _CLOSEST))
     return Model(
         prior=form.start(
             Drawn(
                 kernel=kernel,
                 lengthscale=lengthscale[:, None] * scale,
                 weights=rng.normal(size=(len(offsets), sum(rank))),
+                sizes=sizes,
                 inducing=np.stack(
                     [padded(rng, centres, num_inducing) for centres in inducing]
                 ),
@@ -188,6 +190,7 @@ def paper_start(
         kernel=kernel,
         lengthscale=np.tile(lengthscale, (1, num_inputs)),
         weights=weights,
+        sizes=tuple(likelihood.num_functions for likelihood in likelihoods),
         inducing=np.tile(grid, (num_groups, 1, 1)),
         spread=np.ones(num_inputs),
         reach=np.ones(num_functions),
@@ -208,13 +211,21 @@ def paper_start(
 
 
 def draw_lengthscales(
-    rng: np.random.Generator, num_latents: int, spacing: float
+    rng: np.random.Generator, sizes: Sequence[int], num_latents: int, spacing: float
 ) -> np.ndarray:
-    """One draw from each of `num_latents` equal parts of the range around `spacing`, on
-    a log scale, in random order."""
+    """Draws from the range around `spacing`: of n processes, one from each of n equal
+    parts of it on a log scale, in random order.
+
+    If there are enough processes for each output to have as many as it has functions
+    (`sizes`), these and the rest are drawn apart.
+    """
+    rest = num_latents - sum(sizes)
     low, high = np.log(_LENGTHSCALES)
-    places = (np.arange(num_latents) + rng.uniform(size=num_latents)) / num_latents
-    return spacing * np.exp(low + (high - low) * rng.permutation(places))
+    places = []
+    for number in (*sizes, rest) if rest >= 0 else (num_latents,):
+        own = (np.arange(number) + rng.uniform(size=number)) / max(number, 1)
+        places.append(rng.permutation(own))
+    return spacing * np.exp(low + (high - low) * np.concatenate(places))
 
 
 def spacing_of(centres: Float[np.ndarray, "K P"]) -> float:
