@@ -2,6 +2,7 @@
 
 import time
 
+import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
@@ -98,7 +99,9 @@ def test_a_prior_holds_theta_back(exact_case):
 def test_cost_is_minus_the_log_of_the_prior(optimiser):
     names = ("weights", "offset")
     rng = np.random.default_rng(0)
-    start, one, other = ({n: rng.normal(size=3) for n in names} for _ in range(3))
+    start, one, other = (
+        {name: jnp.asarray(rng.normal(size=3)) for name in names} for _ in range(3)
+    )
     state = optimiser.init(start)
     found = optimiser.cost(state, one) - optimiser.cost(state, other)
     precision = getattr(optimiser, "prior_precision", None) or 0.0

@@ -292,7 +292,7 @@ def test_steps_of_q_shorten_with_the_share_of_the_rows(share, beta):
 
 @pytest.mark.parametrize(
     ("weights_per_value", "lambda_1"),
-    [(0.0, 1.0), (0.02, 2.0), (0.06, 10.0), (1, 30.0)],
+    [(0.0, 1.0), (0.02, 2.0), (0.06, 10.0), (1.0, 30.0)],
 )
 def test_the_prior_of_theta_narrows_where_values_are_few(weights_per_value, lambda_1):
     scheme = optim.usual("fng", weights_per_value=weights_per_value)
