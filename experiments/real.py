@@ -32,12 +32,15 @@ def score(
     columns = dict(zip(problem.names, problem.likelihoods, strict=True))
     given = {"max_iter": args.max_iter, "num_inducing": args.num_inducing}
     settings = {key: value for key, value in given.items() if value is not None}
-    share = min(1.0, BATCH / len(problem.x_train))
+    optimizer = args.optimizer
+    if args.set:
+        share = min(1.0, BATCH / len(problem.x_train))
+        optimizer = mg.optim.usual(optimizer, share=share, **dict(args.set))
     model = mg.MotleyGP(
         columns,
         prior=args.prior,
         inducing=args.inducing,
-        optimizer=mg.optim.usual(args.optimizer, share=share, **dict(args.set)),
+        optimizer=optimizer,
         batch_size=BATCH,
         random_state=args.seed + split,
         progress=False,

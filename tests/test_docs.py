@@ -103,6 +103,8 @@ def test_the_scripts_and_targets_shown_are_there():
 def test_the_scripts_start(path):
     if path.stem == "gpflow_step":
         pytest.skip("it runs where GPflow is installed")
+    if "__main__" not in path.read_text():
+        pytest.skip("a module of other scripts")
     command = [sys.executable, str(path), "--help"]
     assert "usage" in subprocess.run(command, capture_output=True, text=True).stdout
 

@@ -189,7 +189,19 @@ def test_a_bound_that_is_not_finite_is_no_step(task, whole, monkeypatch):
     monkeypatch.setattr("motleygp.training.polish.settle", settle)
     outcome = restarts.run(task, 0)
     assert outcome.error is None and np.isfinite(outcome.trace["nelbo"]).all()
-    assert outcome.score <= whole.trace["nelbo"][3]
+    # A shorter step follows, and others after it.
+    assert outcome.score < 0.5 * (whole.trace["nelbo"][3] + whole.score)
+
+
+def test_a_run_stays_if_the_bound_is_not_finite_anywhere(task, monkeypatch):
+    def settle(*args):
+        found = settled.settle(*args)
+        return found._replace(bound=found.bound * np.nan)
+
+    monkeypatch.setattr("motleygp.training.polish.settle", settle)
+    outcome = restarts.run(task, 0)
+    assert outcome.ended == "horizon" and len(outcome.trace["nelbo"]) == 4
+    assert np.isfinite(outcome.score)
 
 
 def test_nothing_happens_if_theta_is_fixed(exact_case):

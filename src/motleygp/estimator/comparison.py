@@ -25,7 +25,7 @@ def compare(
     estimator: Any,
     observed: Observations,
     likelihoods: Sequence[AbstractLikelihood],
-    cv: int | Any,
+    cv: Any,
 ) -> pd.DataFrame:
     """The table of `MotleyGP.compare_independent`."""
     every = range(len(observed.names))
@@ -84,7 +84,7 @@ def _quieter() -> Iterator[None]:
 # Folds.
 
 
-def dealt(rng: np.random.Generator, observed: Observations, cv: int | Any) -> Folds:
+def dealt(rng: np.random.Generator, observed: Observations, cv: Any) -> Folds:
     """Deal the rows at random into `cv` folds, whole across the outputs that share
     them, so that the rest of every fold has different values of every output.
 

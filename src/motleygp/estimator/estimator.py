@@ -275,7 +275,7 @@ class MotleyGP(Inspector):
         X: Any,
         Y: Any,
         *,
-        cv: int | Any = 3,
+        cv: Any = 3,
         sample_weight: Any = None,
         exposure: Any = None,
     ) -> pd.DataFrame:

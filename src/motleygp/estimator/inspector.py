@@ -91,7 +91,7 @@ class Inspector(Scorer):
         *,
         exposure: Any = None,
         independent: IndependentGPs | None = None,
-        sharing: pd.DataFrame | Any | None = None,
+        sharing: Any = None,
         title: str = "MotleyGP report",
         max_rows: int | None = None,
     ) -> None:

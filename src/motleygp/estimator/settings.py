@@ -166,10 +166,10 @@ def scheme(
 
 
 def num_steps(given: Mapping[str, Any], scheme: optim.Scheme) -> int:
-    """The number of iterations, before those that polish theta."""
-    own = isinstance(given["optimizer"], optim.Scheme)
-    longest = _BEFORE_POLISH if scheme.polish and not own else given["max_iter"]
-    return min(longest, given["max_iter"])
+    """The number of iterations, without those that polish theta."""
+    if scheme.polish and isinstance(given["optimizer"], str):
+        return _BEFORE_POLISH
+    return given["max_iter"]
 
 
 def _few_rows(
@@ -181,17 +181,14 @@ def _few_rows(
     with a joint q(u), whose best value takes a few steps, and few rows."""
     form = priors.get(given["prior"], given["inducing"])
     num_inducing = sum(_ranks(given, likelihoods, data)) * given["num_inducing"]
-    posterior = _form(given)
-    joint = posterior == "joint" or (
-        posterior == "auto" and joint_pays(num_inducing, data)
-    )
+    pays = {"auto": joint_pays(num_inducing, data), "joint": True, "factorised": False}
     num_rows = sum(block.total for block in data)
     return (
         given["optimizer"] == "fng"
         and given["max_iter"] > _BEFORE_POLISH
         and not given["validation_fraction"]
         and form.shares_inducing
-        and joint
+        and pays[_form(given)]
         and num_inducing * num_rows <= _MAX_POLISHED
     )
 

@@ -114,17 +114,13 @@ def with_form(
     """A start with this form of q(u): "factorised", "joint", or "auto", which is joint
     where its steps are cheap enough to gain more than they cost."""
     model, q = inner(rng, data, likelihoods)
-    if form == "joint" or (form == "auto" and _joint_pays(model, data)):
+    if form == "auto" and model.prior.shares_inducing and not model.factorised:
+        num_groups, num_inducing, _ = model.prior.inducing.shape
+        form = "joint" if joint_pays(num_groups * num_inducing, data) else form
+    if form == "joint":
         model = dataclasses.replace(model, joint_q=True)
         q = None if q is None else joined(q)
     return model, q
-
-
-def _joint_pays(model: Model, data: Dataset) -> bool:
-    """Whether a joint q(u) is worth its cost. The paper's form is never joint."""
-    num_groups, num_inducing, _ = model.prior.inducing.shape
-    size_pays = joint_pays(num_groups * num_inducing, data)
-    return model.prior.shares_inducing and not model.factorised and size_pays
 
 
 def joint_pays(num_values: int, data: Dataset) -> bool:

@@ -35,7 +35,7 @@ _CHANGE = 1e-4
 _GAIN = 1e-7
 # The number of earlier steps from which the curvature is estimated.
 _MEMORY = 30
-# Where the bound is not finite, the objective is this, and a step is tried again.
+# The objective where the bound is not finite, so that a shorter step is tried.
 _HIGH = 1e15
 
 
@@ -123,9 +123,9 @@ def polish(
         infos.append(_info(search))
         told = None
         if callback is not None:
+            # How many steps are left is not known: each may be the last.
             done = int(run.state.iteration) + len(infos)
-            last = int(run.state.iteration) + scheme.polish
-            told = callback(Report(done, last, infos[-1], None, lambda: run))
+            told = callback(Report(done, done, infos[-1], None, lambda: run))
         reason = reason_to_end(told, begun, time_limit)
         if reason is not None:
             ended = reason
@@ -144,6 +144,8 @@ def polish(
             ended = "horizon"
     except KeyboardInterrupt:
         ended = "interrupted"
+    if search.best is None:  # not finite even at the start
+        return run._replace(ended=ended if ended == "interrupted" else run.ended)
     before = [] if run.steps is None else [run.steps]
     return run._replace(
         state=search.state_after(len(infos)),

@@ -99,7 +99,7 @@ def _polished(
     task: Task, result: Run, begun: float, callback: loop.Callback | None = None
 ) -> Run:
     """A run that has reached its horizon, after the quasi-Newton steps of its scheme.
-    They would over-fit what held-out rows have ended."""
+    Held-out rows end training before it over-fits, so no steps follow there."""
     if not task.scheme.polish or result.ended != "horizon" or task.held_out is not None:
         return result
     return polish(
