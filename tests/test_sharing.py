@@ -81,16 +81,16 @@ def test_equal_copies_share_a_block(counts, data_of):
     assert counts == {"converted": 2, "checked": 2, "scaled": 1, "built": 1}
 
 
-def test_blocks_are_told_by_identity_and_by_the_rows_observed():
+def test_blocks_are_told_by_the_identity_of_their_inputs():
     X, Y = table(4)
     ys = list(Y.values())
-    ys[1][3] = ys[2][3] = np.nan
+    ys[1][3] = ys[2][3] = ys[0][3] = np.nan
     other = X + 1.0
     blocks = data.gather([X, X, X, other], ys)
-    assert [block.outputs for block in blocks] == [(0,), (1, 2), (3,)]
-    assert [block.total for block in blocks] == [30, 29, 30]
-    np.testing.assert_array_equal(blocks[1].x, np.delete(X, 3, axis=0))
-    np.testing.assert_array_equal(blocks[2].x, other)
+    assert [block.outputs for block in blocks] == [(0, 1, 2), (3,)]
+    assert [block.total for block in blocks] == [29, 30]
+    np.testing.assert_array_equal(blocks[0].x, np.delete(X, 3, axis=0))
+    np.testing.assert_array_equal(blocks[1].x, other)
 
 
 def test_observations_know_whether_inputs_are_shared():

@@ -155,7 +155,7 @@ def scheme(
         return optim.paper(optimizer, initial_p=initial_p)
     share = given["batch_size"] / max(block.total for block in data)
     num_weights = _num_functions(likelihoods) * sum(_ranks(given, likelihoods, data))
-    num_values = sum(block.y.size for block in data)
+    num_values = sum(block.num_values for block in data)
     few = {"polish": _POLISH} if _few_rows(given, data, likelihoods) else {}
     return optim.usual(
         optimizer,

@@ -17,14 +17,18 @@ from motleygp.inference.checks import (
 from motleygp.likelihoods import AbstractLikelihood
 from motleygp.numerics.sharing import once_each, one_object
 
+# An output shares a block if it has values in at least this share of the block's rows.
+# With fewer, a minibatch of the block would hold too few of its values.
+_LEAST_OBSERVED = 0.25
+
 
 class Block(eqx.Module):
-    """Rows of inputs, and the outputs that were all observed there.
+    """Rows of inputs, and the values of some outputs there.
 
-    Outputs with the same rows share a block, and so share their projections; an output
-    with its own inputs or missing values has its own block. `total` is the number of
-    rows of the block in the full data. `weight` multiplies the log likelihood of each
-    value, by default 1; `log_exposure` is added to the log rate of counts.
+    Outputs of one block share their projections. `total` is the number of rows of the
+    block in the full data. `weight` multiplies the log likelihood of each value, by
+    default 1: a value of weight 0 is missing, and its y only a place-holder.
+    `log_exposure` is added to the log rate of counts.
     """
 
     x: Float[Array, "N P"]
@@ -38,6 +42,13 @@ class Block(eqx.Module):
     def scale(self) -> float:
         """The factor that makes a sum over these rows an estimate of the full sum."""
         return self.total / self.x.shape[0]
+
+    @property
+    def num_values(self) -> int:
+        """The number of observed values."""
+        if self.weight is None:
+            return self.y.size
+        return int(np.count_nonzero(np.asarray(self.weight)))
 
     def take(self, rows: Int[Array, " B"]) -> "Block":
         """A minibatch: some of the rows, which stand for all of them."""
@@ -70,7 +81,7 @@ class Column(NamedTuple):
 
 
 def columns_of(data: Dataset) -> Iterator[Column]:
-    """The outputs of a dataset, one by one."""
+    """The observed values of each output, one output after the other."""
 
     def own(values: Array | None, place: int) -> np.ndarray | None:
         return None if values is None else np.asarray(values[place])
@@ -81,7 +92,18 @@ def columns_of(data: Dataset) -> Iterator[Column]:
             log_exposure = own(block.log_exposure, place)
             exposure = None if log_exposure is None else np.exp(log_exposure)
             y, weight = np.asarray(block.y[place]), own(block.weight, place)
-            yield Column(d, x, y, exposure, weight)
+            yield _observed(Column(d, x, y, exposure, weight))
+
+
+def _observed(column: Column) -> Column:
+    """The column without its missing values."""
+    if column.weight is None or column.weight.all():
+        return column
+    rows = column.weight > 0
+    exposure = None if column.exposure is None else column.exposure[rows]
+    return Column(
+        column.output, column.x[rows], column.y[rows], exposure, column.weight[rows]
+    )
 
 
 def make_dataset(
@@ -153,25 +175,63 @@ def gather(
     weights: Sequence[np.ndarray] | None = None,
     exposures: Sequence[np.ndarray] | None = None,
 ) -> Dataset:
-    """Blocks of the outputs with the same input object and the same observed rows; an
-    output without observed values is in no block."""
+    """Blocks of outputs with the same input object that have values in many of the same
+    rows; an output without observed values is in no block."""
     seen = [~np.isnan(y) for y in ys]
-    gathered: dict[tuple[int, bytes], list[int]] = {}
-    for d, own in enumerate(seen):
-        if own.any():
-            gathered.setdefault((id(xs[d]), own.tobytes()), []).append(d)
-    columns: dict[str, Sequence[np.ndarray]] = {"y": ys}
-    if weights is not None:
-        columns["weight"] = weights
+    alike: dict[int, list[int]] = {}
+    for d, x in enumerate(xs):
+        if seen[d].any():
+            alike.setdefault(id(x), []).append(d)
+    return tuple(
+        _block(outputs, xs, ys, seen, weights, exposures)
+        for own in alike.values()
+        for outputs in _sharing(own, seen)
+    )
+
+
+def _sharing(outputs: list[int], seen: Sequence[np.ndarray]) -> Iterator[list[int]]:
+    """Lists of outputs, each observed in enough of the rows that its list has in all;
+    the outputs with the most values come first."""
+    left = sorted(outputs, key=lambda d: -np.count_nonzero(seen[d]))
+    while left:
+        rows, taken = np.zeros_like(seen[left[0]]), []
+        for d in left:
+            union = rows | seen[d]
+            least = _LEAST_OBSERVED * np.count_nonzero(union)
+            if np.count_nonzero(seen[d]) >= least:
+                rows, taken = union, [*taken, d]
+        yield sorted(taken)
+        left = [d for d in left if d not in taken]
+
+
+def _block(
+    outputs: list[int],
+    xs: Sequence[np.ndarray],
+    ys: Sequence[np.ndarray],
+    seen: Sequence[np.ndarray],
+    weights: Sequence[np.ndarray] | None,
+    exposures: Sequence[np.ndarray] | None,
+) -> Block:
+    """The rows in which any of these outputs was observed."""
+    rows = np.any([seen[d] for d in outputs], axis=0)
+
+    def own(columns: Sequence[np.ndarray]) -> np.ndarray:
+        return np.stack([columns[d][rows] for d in outputs])
+
+    y, observed = own(ys), own(seen)
+    weight = None if weights is None else own(weights)
+    log_exposure = None
     if exposures is not None:
-        columns["log_exposure"] = [np.log(exposure) for exposure in exposures]
-    blocks = []
-    for outputs in gathered.values():
-        rows = seen[outputs[0]]
-        x = jnp.asarray(xs[outputs[0]][rows])
-        stacked = {
-            key: jnp.asarray(np.stack([column[d][rows] for d in outputs]))
-            for key, column in columns.items()
-        }
-        blocks.append(Block(x=x, outputs=tuple(outputs), total=len(x), **stacked))
-    return tuple(blocks)
+        log_exposure = np.log(own(exposures), where=observed, out=np.zeros_like(y))
+    if not observed.all():
+        first = np.take_along_axis(y, observed.argmax(axis=1)[:, None], axis=1)
+        y = np.where(observed, y, first)
+        weight = np.where(observed, 1.0 if weight is None else weight, 0.0)
+    return Block(
+        x=jnp.asarray(xs[outputs[0]][rows]),
+        y=jnp.asarray(y),
+        outputs=tuple(outputs),
+        total=y.shape[1],
+        weight=None if weight is None else jnp.asarray(weight),
+        log_exposure=None if log_exposure is None else jnp.asarray(log_exposure),
+    )

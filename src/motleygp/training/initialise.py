@@ -132,8 +132,13 @@ def joint_pays(num_values: int, data: Dataset) -> bool:
 def _all_rows(data: Dataset) -> tuple[np.ndarray, np.ndarray | None]:
     """The inputs of all rows, and the mean weight of the values of each."""
     x = np.concatenate([np.asarray(block.x) for block in data])
-    weights = [np.mean(b.weight, axis=0) for b in data if b.weight is not None]
-    return x, np.concatenate(weights) if weights else None
+    if all(block.weight is None for block in data):
+        return x, None
+    weights = [
+        np.ones(block.total) if block.weight is None else np.mean(block.weight, axis=0)
+        for block in data
+    ]
+    return x, np.concatenate(weights)
 
 
 def _rows_of_groups(
