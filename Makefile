@@ -15,6 +15,9 @@ READY := $(VENV)/.ready
 GPFLOW := build/gpflow-env
 # Modules are compiled when they are first imported: most of those installed never are.
 unexport PYTHONDONTWRITEBYTECODE
+# Compiled programs are kept here, not in the user's folder: processes that tests start
+# find those of the processes before them.
+export MOTLEYGP_PROGRAM_CACHE ?= $(CURDIR)/build/programs
 PIP_FLAGS := --quiet --disable-pip-version-check --no-compile
 
 .PHONY: help demo test coverage test-slow test-package test-browser lint format bench docs clean

@@ -130,7 +130,7 @@ def test_wrong_values_are_refused_by_name(fitted, given, message):
 
 
 def test_joint_draws_have_the_marginals_and_vary_together(fitted):
-    x = np.array([[0.3], [0.301], [0.9]])
+    x = np.array([[0.3], [0.3005], [0.9]])
     draws = fitted.sample_latent(x, 4000, random_state=1)
     mean, var = fitted.latent(x)["level"]
     own = draws["level"]

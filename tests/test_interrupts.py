@@ -214,7 +214,7 @@ def interrupted_at(monkeypatch, place, name: str, call: int = 1):
 
 
 def test_before_anything_is_learnt_it_is_raised(monkeypatch):
-    interrupted_at(monkeypatch, loop, "_run_chunk")
+    interrupted_at(monkeypatch, loop, "_run_short_chunk")
     model = make_model(restarts=2)
     with pytest.raises(KeyboardInterrupt):
         model.fit(*make_data())

@@ -16,13 +16,13 @@ import warnings
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from motleygp.likelihoods import AbstractLikelihood
+from motleygp.numerics.compiled import compiled
 from motleygp.numerics.packed import TINY_VARIANCE, packed, unpacked
 
 _MAX_STEPS = 200
@@ -197,7 +197,7 @@ def _terms(outputs: Sequence[Observed], now: _Gaussian) -> tuple[np.ndarray, _Si
     return total, _Sites(precision, shift)
 
 
-@eqx.filter_jit
+@compiled
 def _expected_log_prob(
     likelihood: AbstractLikelihood, y: Array, mean: Array, var: Array
 ) -> tuple[Array, Array, Array]:

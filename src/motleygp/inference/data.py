@@ -84,14 +84,14 @@ def columns_of(data: Dataset) -> Iterator[Column]:
     """The observed values of each output, one output after the other."""
 
     def own(values: Array | None, place: int) -> np.ndarray | None:
-        return None if values is None else np.asarray(values[place])
+        return None if values is None else np.asarray(values)[place]
 
     for block in data:
         x = np.asarray(block.x)
         for place, d in enumerate(block.outputs):
             log_exposure = own(block.log_exposure, place)
             exposure = None if log_exposure is None else np.exp(log_exposure)
-            y, weight = np.asarray(block.y[place]), own(block.weight, place)
+            y, weight = np.asarray(block.y)[place], own(block.weight, place)
             yield _observed(Column(d, x, y, exposure, weight))
 
 

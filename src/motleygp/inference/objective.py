@@ -8,7 +8,6 @@ with the sum over the parts k of q(u): its groups, or all of them together.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -19,6 +18,7 @@ from motleygp.inference.expected import expected_log_lik, log_predictives
 from motleygp.inference.model import Model
 from motleygp.inference.posterior import Posterior, kl_to_prior
 from motleygp.inference.projection import project
+from motleygp.numerics.compiled import compiled
 from motleygp.priors import AbstractPrior, Blocks, Sites, join, pick
 
 # Columns of a group per evaluation, when the bound is on all of the data.
@@ -66,30 +66,30 @@ def _moments(model: Model, q: Posterior, sites: Sites) -> tuple[SpanMoments, ...
 
 def full_elbo(model: Model, q: Posterior, data: Dataset) -> float:
     """The bound on all of the data, some rows at a time to limit the memory."""
-    total = -float(jnp.sum(_kl_to_prior(q)))
-    for part in _parts(model.prior, q, data):
-        total += float(jnp.sum(_data_terms(model, q, part)))
-    return total
+    parts = [
+        _data_terms_and_kl(model, q, part) for part in _parts(model.prior, q, data)
+    ]
+    return sum(float(terms) for terms, _ in parts) - float(parts[0][1])
 
 
-def held_out_nlpd(model: Model, q: Posterior, data: Dataset) -> Float[Array, " D"]:
+def held_out_nlpd(model: Model, q: Posterior, data: Dataset) -> Float[np.ndarray, " D"]:
     """Minus the mean log predictive density of each output."""
-    sums = jnp.zeros(len(model.likelihoods))
+    sums = 0.0
     for part in _parts(model.prior, q, data):
-        sums = sums - _log_predictives(model, q, part)
+        sums = sums - np.asarray(_log_predictives(model, q, part))
     return sums / _total_weights(data)
 
 
-def _total_weights(data: Dataset) -> Float[Array, " D"]:
+def _total_weights(data: Dataset) -> Float[np.ndarray, " D"]:
     """The number of observed values of each output, or the sum of their weights."""
     totals = {
-        d: jnp.asarray(float(block.total))
+        d: float(block.total)
         if block.weight is None
-        else jnp.maximum(jnp.sum(block.weight[place]), np.finfo(float).tiny)
+        else max(np.sum(np.asarray(block.weight)[place]), np.finfo(float).tiny)
         for block in data
         for place, d in enumerate(block.outputs)
     }
-    return jnp.stack([totals[d] for d in range(len(totals))])
+    return np.array([totals[d] for d in range(len(totals))])
 
 
 def _parts(prior: AbstractPrior, q: Posterior, data: Dataset) -> Iterator[Dataset]:
@@ -102,19 +102,20 @@ def _parts(prior: AbstractPrior, q: Posterior, data: Dataset) -> Iterator[Datase
         yield tuple(block.part(rows) for block in data if block.total > start)
 
 
-@eqx.filter_jit
-def _data_terms(model: Model, q: Posterior, data: Dataset) -> Float[Array, " D"]:
+@compiled
+def _data_terms_and_kl(
+    model: Model, q: Posterior, data: Dataset
+) -> tuple[Scalar, Scalar]:
+    """The sums over the outputs and over the parts of q."""
     moments = _moments(model, q, sites_of(model, data))
-    return expected_log_lik(model.likelihoods, moments, data)
+    terms = expected_log_lik(model.likelihoods, moments, data)
+    return jnp.sum(terms), jnp.sum(kl_to_prior(q))
 
 
-@eqx.filter_jit
+@compiled
 def _log_predictives(model: Model, q: Posterior, data: Dataset) -> Float[Array, " D"]:
     moments = _moments(model, q, sites_of(model, data))
     return log_predictives(model.likelihoods, moments, data)
-
-
-_kl_to_prior = eqx.filter_jit(kl_to_prior)
 
 
 def mix(

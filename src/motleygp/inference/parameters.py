@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
@@ -19,10 +18,11 @@ from motleygp.inference.posterior import (
 )
 from motleygp.inference.scaling import Scaling
 from motleygp.likelihoods import AbstractLikelihood
+from motleygp.numerics.compiled import compiled
 from motleygp.numerics.linalg import cholesky
 
-_unwhiten, _whiten = eqx.filter_jit(unwhiten), eqx.filter_jit(whiten)
-_prior_factors = eqx.filter_jit(prior_factors)
+_unwhiten, _whiten = compiled(unwhiten), compiled(whiten)
+_prior_factors = compiled(prior_factors)
 # Entries that are derived from others or are units, and so not part of a start.
 _DERIVED = ("jitter", "output_shift", "output_scale")
 

@@ -5,7 +5,9 @@ from types import MappingProxyType
 from typing import ClassVar
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
@@ -40,4 +42,7 @@ class AbstractStationary(AbstractKernel):
 
 
 def _log(lengthscale: ArrayLike) -> Float[Array, "*Q P"]:
-    return jnp.log(jnp.atleast_1d(jnp.asarray(lengthscale, dtype=float)))
+    # In NumPy where nothing is traced: an operation of JAX alone compiles a program.
+    library = jnp if isinstance(lengthscale, jax.Array) else np
+    rows = library.atleast_1d(library.asarray(lengthscale, dtype=float))
+    return jnp.asarray(library.log(rows))

@@ -14,12 +14,15 @@ from jaxtyping import Array, Float, PyTree
 from motleygp.likelihoods._cdf import at_turns, on_dense_grid
 from motleygp.named import Named
 from motleygp.numerics.chunks import in_chunks
+from motleygp.numerics.compiled import compiled
 from motleygp.numerics.log_integrals import log_expect_exp
 from motleygp.numerics.moments import mean_and_variance
 from motleygp.numerics.quadrature import expect_tensor
 
 # Nodes for prediction, where time matters less, by the number of functions.
 _MOMENT_NODES = {1: 64, 2: 32}
+# A sum over fewer values than these takes less time than to optimise its program.
+_FEW = 10_000
 # A file may ask for any number of nodes, and a two-dimensional rule squares it.
 _MOST_NODES = 1000
 
@@ -126,7 +129,7 @@ class AbstractLikelihood(Named):
         """The standard deviation of each function at the start, from the values y and
         the constant fit f: 1, or less if that would move the mean of y by more than the
         spread of y."""
-        slope = np.abs(np.asarray(_slope(self, jnp.asarray(f))))
+        slope = np.abs(np.asarray(_slope(self, f)))
         spread = np.sqrt(mean_and_variance(y, weight)[1])
         return np.where(slope > spread, spread / np.where(slope > 0, slope, 1.0), 1.0)
 
@@ -252,11 +255,11 @@ class AbstractLikelihood(Named):
         The default searches for f by quasi-Newton. A likelihood with its own parameters
         overrides it to fit them too.
         """
-        observed = jnp.asarray(y, dtype=float)
-        share = jnp.ones_like(observed) if weight is None else jnp.asarray(weight)
-        share = share / jnp.sum(share)
+        observed = np.asarray(y, dtype=float)
+        share = np.ones_like(observed) if weight is None else weight
+        share = share / np.sum(share)
         result = scipy.optimize.minimize(
-            lambda f: _constant_loss(self, jnp.asarray(f), observed, share),
+            lambda f: _constant_loss(self, f, observed, share),
             self.moment_fit(y, weight),
             jac=True,
         )
@@ -264,14 +267,17 @@ class AbstractLikelihood(Named):
 
 
 def _constant_loss(
-    likelihood: AbstractLikelihood, f: Array, y: Array, share: Array
+    likelihood: AbstractLikelihood, f: np.ndarray, y: np.ndarray, share: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    value, gradient = _constant_loss_and_gradient(likelihood, f, y, share)
+    program = _constant_loss_and_gradient
+    if y.size < _FEW:
+        program = program.quick
+    value, gradient = program(likelihood, f, y, share)
     return np.asarray(value), np.asarray(gradient)
 
 
 # One function for all fits, so that it compiles once for outputs of one kind.
-@eqx.filter_jit
+@compiled
 def _constant_loss_and_gradient(
     likelihood: AbstractLikelihood, f: Array, y: Array, share: Array
 ) -> tuple[Array, Array]:
@@ -319,7 +325,5 @@ def constant_log_prob(
 
 
 # Compiled once for outputs of one kind.
-_slope = eqx.filter_jit(
-    lambda likelihood, f: jax.jacobian(likelihood.conditional_mean)(f)
-)
-_log_prob = eqx.filter_jit(lambda likelihood, y, f: likelihood.log_prob(y, f))
+_slope = compiled(lambda lik, f: jax.jacobian(lik.conditional_mean)(f)).quick
+_log_prob = compiled(lambda lik, y, f: lik.log_prob(y, f)).quick

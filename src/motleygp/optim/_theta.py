@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int, PyTree
 
 from motleygp._types import RandomKey, Scalar
@@ -217,17 +218,18 @@ class AbstractDiagonal(AbstractThetaOptimiser):
     def sample(self, key: RandomKey, state: ThetaState, num_samples: int = 1) -> PyTree:
         """Independent normals around the mean."""
         _checks.check_positive("num_samples", num_samples)
-        flat, tree = jax.tree.flatten(state.mean)
-        noise = [
-            jr.normal(k, (num_samples, *leaf.shape), leaf.dtype)
-            for k, leaf in zip(jr.split(key, len(flat)), flat, strict=True)
-        ]
-        return jax.tree.map(
-            lambda mean, sigma, e: mean + sigma * e,
-            state.mean,
-            self.std(state),
-            jax.tree.unflatten(tree, noise),
-        )
+        # One call for all leaves: each would add as much code as a likelihood.
+        mean, unravel = ravel_pytree(state.mean)
+        sigma, _ = ravel_pytree(self.std(state))
+
+        def noise() -> Array:
+            return jr.normal(key, (num_samples, mean.size), mean.dtype)
+
+        # The condition always holds, which the compiler cannot know: it would repeat
+        # the draw in every loop that reads it, but it stores the result of a branch.
+        none = jnp.zeros((num_samples, mean.size), mean.dtype)
+        drawn = jax.lax.cond(state.num_steps >= 0, noise, lambda: none)
+        return jax.vmap(unravel)(mean + sigma * drawn)
 
 
 def force_on(g: Array, mean: Array, centre: Array, lam: Any, unit: Any) -> Array:

@@ -4,7 +4,6 @@ import numbers
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 
-import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -21,6 +20,7 @@ from motleygp.inference.model import Model
 from motleygp.inference.objective import function_moments
 from motleygp.inference.posterior import Posterior
 from motleygp.numerics.chunks import in_chunks
+from motleygp.numerics.compiled import compiled
 from motleygp.numerics.packed import entries
 from motleygp.priors import pairs_within
 
@@ -31,9 +31,9 @@ _MUCH_JITTER = 1e-4
 
 Watch = Callable[[list[slice]], Iterable[slice]]
 
-_function_moments = eqx.filter_jit(function_moments)
-_row_moments = eqx.filter_jit(row_moments)
-_draw_functions = eqx.filter_jit(draw_functions)
+_function_moments = compiled(function_moments)
+_row_moments = compiled(row_moments)
+_draw_functions = compiled(draw_functions)
 
 
 def moments(

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from motleygp.inference.model import Model
+from motleygp.numerics.compiled import compiled
 from motleygp.prediction.fitted import Fitted
 from motleygp.priors import AbstractPrior
 
@@ -64,7 +65,7 @@ def relevance(fitted: Fitted) -> pd.DataFrame:
     return pd.DataFrame(values, index=labels, columns=list(fitted.inputs))
 
 
-_prior_covariance = eqx.filter_jit(lambda prior, x, z: prior.covariance(x, z))
+_prior_covariance = compiled(lambda prior, x, z: prior.covariance(x, z))
 
 
 def _covariance(prior: AbstractPrior) -> np.ndarray:

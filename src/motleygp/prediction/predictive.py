@@ -5,7 +5,6 @@ import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import equinox as eqx
 import numpy as np
 import scipy.special
 from numpy.typing import ArrayLike
@@ -13,6 +12,7 @@ from scipy.optimize import elementwise
 
 from motleygp.likelihoods import AbstractLikelihood
 from motleygp.numerics.chunks import chunks, in_chunks
+from motleygp.numerics.compiled import compiled
 from motleygp.numerics.packed import factor, num_packed
 from motleygp.numerics.sharing import as_floats
 from motleygp.prediction.functions import check_number_of_draws
@@ -23,9 +23,9 @@ _LINE_REACH = 2.0**60
 # Its relative error, in y and in the level.
 _ROOT_DIGITS = 1e-13
 
-_log_predictive = eqx.filter_jit(lambda lik, y, m, v: lik.log_predictive(y, m, v))
+_log_predictive = compiled(lambda lik, y, m, v: lik.log_predictive(y, m, v))
 # Stacked outside: inside, the compiler would repeat what both moments share.
-_moments = eqx.filter_jit(lambda lik, m, v: lik.predictive_moments(m, v))
+_moments = compiled(lambda lik, m, v: lik.predictive_moments(m, v))
 
 
 class AbstractPredictive(abc.ABC):

@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -184,10 +185,11 @@ class AbstractPrior(Named):
                 f"{self.weights.shape[1]}; got {self.rank}."
             )
         expected = (len(self.rank), self.inducing.shape[-1])
-        if self.kernel.lengthscale.shape != expected:
+        found = jax.eval_shape(lambda: self.kernel.lengthscale).shape
+        if found != expected:
             raise ValueError(
                 "`kernel` must have one length-scale per latent process and input, "
-                f"{expected}; got {self.kernel.lengthscale.shape}."
+                f"{expected}; got {found}."
             )
 
     # The start of training.

@@ -3,7 +3,7 @@
 import functools as ft
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -12,10 +12,14 @@ import numpy as np
 from jaxtyping import Array, Bool, Int
 
 from motleygp.inference.data import Dataset
+from motleygp.numerics.compiled import compiled
 from motleygp.optim import Scheme
-from motleygp.training.one_step import StepInfo, step
+from motleygp.training.one_step import StepInfo, no_reports, step
 from motleygp.training.state import TrainState
 from motleygp.training.trace import Run, check_alive, joined
+
+# A run of at most so many iterations, on so many rows in all, is short.
+_SHORT, _SHORT_ROWS = 200, 10_000
 
 
 class HeldOut(NamedTuple):
@@ -74,6 +78,7 @@ def run(
     """
     begun = time.monotonic()
     journal = _Journal(state)
+    program = _program(journal.horizon, batch_size)
     ended = "horizon"
     try:
         while (start := journal.iteration) < journal.horizon:
@@ -83,7 +88,7 @@ def run(
             until = start + chunk
             if held_out is not None:
                 until = min(until, (start // held_out.every + 1) * held_out.every)
-            done = _run_chunk(
+            done = program(
                 scheme, journal.state, data, batch_size, chunk, jnp.asarray(until)
             )
             journal.add_chunk(*done)
@@ -207,11 +212,20 @@ def run_chunk(
         infos = jax.tree.map(lambda all_, a: all_.at[i].set(a), infos, info)
         return i + 1, arrays, infos
 
-    shapes = jax.eval_shape(one, arrays)[1]
-    empty = jax.tree.map(lambda a: jnp.zeros((chunk, *a.shape), a.dtype), shapes)
-    start = (jnp.zeros((), int), arrays, empty)
+    start = (jnp.zeros((), int), arrays, no_reports(chunk))
     _, arrays, infos = jax.lax.while_loop(going, body, start)
     return eqx.combine(arrays, static), infos
 
 
-_run_chunk = eqx.filter_jit(run_chunk)
+_run_chunk = compiled(run_chunk)
+_run_short_chunk = _run_chunk.quick
+
+
+def _program(horizon: int, batch_size: int) -> Callable[..., Any]:
+    """The compiled loop: without optimisations if the run ends before they pay.
+
+    A horizon that has moved closer is never short, so a run that is resumed has the
+    program with which it began.
+    """
+    short = horizon <= _SHORT and horizon * batch_size <= _SHORT_ROWS
+    return _run_short_chunk if short else _run_chunk

@@ -37,6 +37,12 @@ class StepInfo(NamedTuple):
     jitter: Scalar
 
 
+def no_reports(length: int) -> StepInfo:
+    """The arrays of so many reports, all zero."""
+    real, whole, flag = (jnp.zeros(length, kind) for kind in (float, int, bool))
+    return StepInfo(real, QInfo(real, whole, whole, flag, real), flag, real)
+
+
 def step(
     scheme: Scheme, state: TrainState, data: Dataset, *, batch_size: int
 ) -> tuple[TrainState, StepInfo]:

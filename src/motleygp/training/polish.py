@@ -22,9 +22,9 @@ from jaxtyping import Array, Float
 
 from motleygp.inference.data import Dataset
 from motleygp.inference.posterior import Posterior
-from motleygp.optim import QInfo, Scheme
+from motleygp.optim import Scheme
 from motleygp.training.loop import Callback, Report, reason_to_end
-from motleygp.training.one_step import StepInfo
+from motleygp.training.one_step import StepInfo, no_reports
 from motleygp.training.settled import settle
 from motleygp.training.state import TrainState
 from motleygp.training.trace import Run, joined
@@ -158,16 +158,9 @@ def _info(search: _Search) -> StepInfo:
     """The report of a step: the best point so far."""
     best = search.best
     nelbo, jitter = (np.nan, np.nan) if best is None else (best.nelbo, best.jitter)
-    info = StepInfo(
-        nelbo=jnp.asarray(nelbo),
-        q=QInfo(
-            step_size=jnp.ones(()),
-            shrinks=jnp.zeros((), int),
-            refused=jnp.zeros((), int),
-            overshot=jnp.zeros((), bool),
-            divergence=jnp.zeros(()),
-        ),
-        refused=jnp.zeros((), bool),
-        jitter=jnp.asarray(jitter),
+    blank = jax.tree.map(np.asarray, no_reports(1))
+    return blank._replace(
+        nelbo=np.array([nelbo]),
+        q=blank.q._replace(step_size=np.ones(1)),
+        jitter=np.array([jitter]),
     )
-    return jax.tree.map(lambda a: np.asarray(a)[None], info)

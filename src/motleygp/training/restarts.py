@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
@@ -274,4 +273,4 @@ def _held_out_score(scheme: Scheme, data: Dataset, state: TrainState) -> float:
 
 
 def _nlpd(found: Solution, data: Dataset) -> float:
-    return float(jnp.mean(held_out_nlpd(found.model, found.q, data)))
+    return float(np.mean(held_out_nlpd(found.model, found.q, data)))

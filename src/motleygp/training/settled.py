@@ -16,6 +16,7 @@ from motleygp.inference.data import Dataset
 from motleygp.inference.derivatives import gradients
 from motleygp.inference.model import Model, trainable
 from motleygp.inference.posterior import Posterior
+from motleygp.numerics.compiled import compiled
 from motleygp.optim import NaturalGradient
 
 _MAX_STEPS = 200
@@ -33,7 +34,7 @@ class Settled(NamedTuple):
     jitter: Scalar
 
 
-@eqx.filter_jit
+@compiled
 def settle(model: Model, q: Posterior, data: Dataset, change: Array) -> Settled:
     """Natural-gradient steps from q until one changes it by at most this, in nats."""
 

@@ -1,5 +1,6 @@
 """The state of a run."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -18,6 +19,7 @@ from motleygp.inference.posterior import (
     unwhiten,
     whiten,
 )
+from motleygp.numerics.compiled import compiled
 from motleygp.numerics.linalg import cholesky
 from motleygp.optim import Scheme, ThetaState
 
@@ -78,6 +80,19 @@ def init(
     `base`, the whitened q of earlier rows, is the initial q instead and takes the place
     of the prior.
     """
+    totals = [block.total for block in data]
+    return _first(key, model, q, base, scheme, jnp.asarray(num_steps, int), totals)
+
+
+def _first_state(
+    key: RandomKey,
+    model: Model,
+    q: Posterior | None,
+    base: Posterior | None,
+    scheme: Scheme,
+    num_steps: Int[Array, ""],
+    totals: Sequence[int],
+) -> TrainState:
     if base is not None:
         carried = base
     elif q is None:
@@ -91,22 +106,25 @@ def init(
         fixed=fixed,
         q=carried,
         q_state=scheme.q.init(carried),
-        order=tuple(jnp.arange(block.total) for block in data),
+        order=tuple(jnp.arange(total) for total in totals),
         key=key,
         iteration=jnp.zeros((), int),
-        # With a type: an untyped number would change its type in the loop, and the
-        # second chunk of a run would compile anew.
-        horizon=jnp.asarray(num_steps, dtype=int),
-        cool_down=jnp.asarray(int(scheme.cool_down * num_steps), dtype=int),
+        horizon=num_steps,
+        cool_down=jnp.floor(scheme.cool_down * num_steps).astype(int),
         progress=Progress(
             jnp.zeros(()),
             jnp.zeros(()),
             jnp.zeros(()),
+            # With a type: an untyped number would change its type in the loop, and the
+            # second chunk of a run would compile anew.
             jnp.asarray(jnp.inf, dtype=float),
             jnp.zeros((), int),
         ),
         base=base,
     )
+
+
+_first = compiled(_first_state).quick
 
 
 def _unwhitened(model: Model, q: Posterior) -> Posterior:
@@ -130,13 +148,19 @@ class Solution(NamedTuple):
     std: PyTree | None
 
 
-_posterior = eqx.filter_jit(posterior)
-
-
 def solution(scheme: Scheme, state: TrainState) -> Solution:
     """The result of a run in this state."""
+    return Solution(state.model, *_posteriors(scheme, state))
+
+
+def _both_posteriors(
+    scheme: Scheme, state: TrainState
+) -> tuple[Posterior, PyTree | None]:
     std = scheme.theta.std(state.theta)
     if std is not None:
         # A precision may overflow, but no parameter is known for certain.
         std = jax.tree.map(lambda a: jnp.maximum(a, np.finfo(a.dtype).tiny), std)
-    return Solution(state.model, _posterior(scheme, state), std)
+    return posterior(scheme, state), std
+
+
+_posteriors = compiled(_both_posteriors).quick

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from motleygp.inference.data import Dataset
+from motleygp.numerics.compiled import compiled
 from motleygp.optim import Scheme
 from motleygp.training.loop import reason_to_end, run_chunk
 from motleygp.training.one_step import StepInfo
@@ -16,7 +17,7 @@ from motleygp.training.state import TrainState
 from motleygp.training.trace import Run, joined
 
 
-@eqx.filter_jit
+@compiled
 def _run_chunk_together(
     scheme: Scheme, states: TrainState, data: Dataset, batch_size: int, chunk: int
 ) -> tuple[TrainState, StepInfo]:
