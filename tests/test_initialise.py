@@ -151,7 +151,10 @@ def test_an_output_starts_with_processes_of_its_own(rng):
 
 @pytest.mark.parametrize(
     ("outputs", "functions", "rows", "latents"),
-    [(2, 4, 4000, 4), (2, 3, 5000, 5), (1, 2, 5000, 2), (20, 40, 100, 16)],
+    [
+        *[(2, 4, 4000, 4), (2, 3, 5000, 5), (1, 2, 5000, 2), (7, 14, 5000, 16)],
+        *[(15, 30, 5000, 30), (20, 40, 100, 40), (38, 76, 100, 40)],
+    ],
 )
 def test_the_default_number_of_processes(outputs, functions, rows, latents):
     assert LMC.usual_num_latents(outputs, functions, rows) == latents

@@ -56,14 +56,15 @@ class MotleyGP(Inspector):
         it costs more.
     num_latents : int, optional
         Q, the number of latent processes. The default is one per parameter function,
-        and half as many again for several outputs with more than 4000 rows, at most 16;
-        with inducing values of functions, at most 4.
+        at most 40; up to 16, half as many again for several outputs with more than 4000
+        rows. With inducing values of functions, at most 4.
     rank : int or sequence of int
         R_q, the number of copies of each latent process.
     kernel : "eq" or the name of a kernel of your own
         The kernel of the latent processes. Convolutions take "eq" only.
-    num_inducing : int
-        M, the number of inducing points of each copy.
+    num_inducing : int, optional
+        M, the number of inducing points of each copy: by default 80, or fewer with more
+        than 20 latent processes (1600 in all, and at least 20 each).
     posterior : "auto", "factorised" or "joint"
         q(u), the distribution of the inducing values: independent between the latent
         processes, or joint, which is better where fewer outputs are observed than there
@@ -78,8 +79,9 @@ class MotleyGP(Inspector):
     offset : "marginal" or "zero"
         The start of the constant means of the parameter functions: the constant fit of
         each output, or zero, where they stay.
-    max_iter, batch_size : int
-        The number of iterations, and the rows of each output per iteration. A run ends
+    max_iter, batch_size : int, optional
+        The number of iterations, 2000 by default, and the rows of each output per
+        iteration: by default 256, or all rows if there are at most 1024. A run ends
         earlier if its bound has stopped improving. On few rows, 300 iterations are
         followed by quasi-Newton steps on all rows, which end at an optimum.
     restarts : int
@@ -138,13 +140,13 @@ class MotleyGP(Inspector):
         num_latents: int | None = None,
         rank: int | Sequence[int] = 1,
         kernel: str = "eq",
-        num_inducing: int = 80,
+        num_inducing: int | None = None,
         posterior: str = "auto",
         optimizer: Any = "fng",
         preset: str | None = None,
         offset: str = "marginal",
-        max_iter: int = 2000,
-        batch_size: int = 256,
+        max_iter: int | None = None,
+        batch_size: int | None = None,
         restarts: int = 1,
         n_jobs: int | None = None,
         validation_fraction: float = 0.0,

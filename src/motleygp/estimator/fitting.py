@@ -11,6 +11,7 @@ import joblib
 import numpy as np
 
 from motleygp.estimator import settings
+from motleygp.estimator.plan import planned, with_iterations
 from motleygp.inference import Dataset, Observations, Scaling, hold_out
 from motleygp.likelihoods import AbstractLikelihood
 from motleygp.prediction import Fitted, see
@@ -50,12 +51,13 @@ def prepared(
         observed, apart = hold_out(rng, observed, likelihoods, fraction)
         held_out = apart.dataset(scaling)
     data = observed.dataset(scaling)
+    given = planned(given, likelihoods, data)
     scheme = settings.scheme(given, data, likelihoods)
     task = Task(
         data=data,
         held_out=held_out,
         likelihoods=likelihoods,
-        start=settings.start(given, likelihoods, data, scaling, observed.names),
+        start=settings.start(given, scaling, observed.names),
         scheme=scheme,
         batch_size=given["batch_size"],
         num_steps=settings.num_steps(given, scheme),
@@ -180,6 +182,7 @@ def update(
     callback: Callback | None,
 ) -> Run:
     """Update q(u) with new rows."""
+    given = with_iterations(given, data)
     heard, show, num_steps = (
         beside.heard(callback),
         given["progress"],

@@ -74,7 +74,7 @@ def _check_among(name: str, value: Any, known: Sequence[Any]) -> None:
 def _check_numbers(given: Mapping[str, Any]) -> None:
     for name in _COUNTS:
         value = given[name]
-        if value is None and name == "num_latents":
+        if value is None and name != "restarts":
             continue
         if not _is_whole(value) or value < 1:
             raise ValueError(f"`{name}` must be a whole number above 0; got {value!r}.")
@@ -154,9 +154,9 @@ def scheme(
         initial_p = optim.paper_initial_p(data[0].x.shape[1])
         return optim.paper(optimizer, initial_p=initial_p)
     share = given["batch_size"] / max(block.total for block in data)
-    num_weights = _num_functions(likelihoods) * sum(_ranks(given, likelihoods, data))
+    num_weights = _num_functions(likelihoods) * sum(given["rank"])
     num_values = sum(block.num_values for block in data)
-    few = {"polish": _POLISH} if _few_rows(given, data, likelihoods) else {}
+    few = {"polish": _POLISH} if _few_rows(given, data) else {}
     return optim.usual(
         optimizer,
         share=min(share, 1.0),
@@ -172,15 +172,11 @@ def num_steps(given: Mapping[str, Any], scheme: optim.Scheme) -> int:
     return given["max_iter"]
 
 
-def _few_rows(
-    given: Mapping[str, Any],
-    data: Dataset,
-    likelihoods: Sequence[AbstractLikelihood],
-) -> bool:
+def _few_rows(given: Mapping[str, Any], data: Dataset) -> bool:
     """Whether quasi-Newton steps are cheaper than the iterations that they replace:
     with a joint q(u), whose best value takes a few steps, and few rows."""
     form = priors.get(given["prior"], given["inducing"])
-    num_inducing = sum(_ranks(given, likelihoods, data)) * given["num_inducing"]
+    num_inducing = sum(given["rank"]) * given["num_inducing"]
     pays = {"auto": joint_pays(num_inducing, data), "joint": True, "factorised": False}
     num_rows = sum(block.total for block in data)
     return (
@@ -193,15 +189,9 @@ def _few_rows(
     )
 
 
-def start(
-    given: Mapping[str, Any],
-    likelihoods: Sequence[AbstractLikelihood],
-    data: Dataset,
-    scaling: Scaling,
-    names: Sequence[str],
-) -> Start:
+def start(given: Mapping[str, Any], scaling: Scaling, names: Sequence[str]) -> Start:
     """The function that makes a model from a seed."""
-    inner = ft.partial(with_form, _drawn_start(given, likelihoods, data), _form(given))
+    inner = ft.partial(with_form, _drawn_start(given), _form(given))
     if not (given["start"] or given["fixed"]):
         return inner
     values, fixed = dict(given["start"] or {}), tuple(given["fixed"])
@@ -245,15 +235,10 @@ def _begin_at(
     return with_fixed(model, {*fixed, *model.fixed}), q
 
 
-def _drawn_start(
-    given: Mapping[str, Any],
-    likelihoods: Sequence[AbstractLikelihood],
-    data: Dataset,
-) -> Start:
-    rank = _ranks(given, likelihoods, data)
+def _drawn_start(given: Mapping[str, Any]) -> Start:
     shape: dict[str, Any] = dict(
-        num_latents=len(rank),
-        rank=rank,
+        num_latents=given["num_latents"],
+        rank=given["rank"],
         num_inducing=given["num_inducing"],
         form=priors.get(given["prior"], given["inducing"]),
         kernel=kernels.BY_NAME[given["kernel"]],
@@ -261,28 +246,6 @@ def _drawn_start(
     if given["preset"] == "paper":
         return ft.partial(paper_start, **shape)
     return ft.partial(data_driven_start, offset=given["offset"], **shape)
-
-
-def _ranks(
-    given: Mapping[str, Any],
-    likelihoods: Sequence[AbstractLikelihood],
-    data: Dataset,
-) -> tuple[int, ...]:
-    """The rank of each latent process."""
-    form = priors.get(given["prior"], given["inducing"])
-    num_latents = given["num_latents"]
-    if num_latents is None:
-        num_functions = _num_functions(likelihoods)
-        num_rows = max(block.total for block in data)
-        num_latents = form.usual_num_latents(len(likelihoods), num_functions, num_rows)
-    rank = given["rank"]
-    each = (int(rank),) * num_latents if _is_whole(rank) else tuple(rank)
-    if len(each) != num_latents or min(each) < 1:
-        raise ValueError(
-            f"`rank` must be at least 1 for each of the {num_latents} latent "
-            f"processes; got {rank}."
-        )
-    return each
 
 
 def _num_functions(likelihoods: Sequence[AbstractLikelihood]) -> int:

@@ -23,8 +23,11 @@ from motleygp.priors._sites import Sites
 DEFAULT_JITTER = 1e-8
 # The size of the weights between outputs at the start, relative to those within one.
 _SHARED = 0.3
-# The most latent processes by default.
-_MAX_LATENTS = 16
+# The most latent processes by default, and the most if some are there to be shared.
+_MAX_LATENTS, _MAX_SHARED = 40, 16
+# The fewest and the most inducing points of a group by default, and the most inducing
+# values of all groups.
+_NUM_INDUCING, _MAX_VALUES = (20, 80), 1600
 # Beyond this number of rows there are processes to share beside those of each output.
 _MANY_ROWS = 4000
 
@@ -56,8 +59,9 @@ class AbstractPrior(Named):
     (1,1)..(1,R_1), (2,1)...
 
     A new prior has a `name` and defines the abstract methods. It overrides
-    `group_functions`, `start`, `paper_start` and `usual_num_latents` if its training
-    should not start like that of the linear model of coregionalisation.
+    `group_functions`, `start`, `paper_start`, `usual_num_latents` and
+    `usual_num_inducing` if its training should not start like that of the linear model
+    of coregionalisation.
     """
 
     kind: ClassVar[str] = "prior"
@@ -198,12 +202,18 @@ class AbstractPrior(Named):
     def usual_num_latents(
         cls, num_outputs: int, num_functions: int, num_rows: int
     ) -> int:
-        """The default Q: one process per function and, for several outputs with many
-        rows, half as many again to share, within a limit."""
+        """The default Q: one process per function, within a limit and, for several
+        outputs with many rows, half as many again to share, within a lower one."""
         shared = 0
         if num_outputs > 1 and num_rows > _MANY_ROWS:
-            shared = (num_functions + 1) // 2
+            shared = min((num_functions + 1) // 2, max(0, _MAX_SHARED - num_functions))
         return min(_MAX_LATENTS, num_functions + shared)
+
+    @classmethod
+    def usual_num_inducing(cls, num_groups: int) -> int:
+        """The default M: fewer where there are many groups."""
+        fewest, most = _NUM_INDUCING
+        return int(np.clip(_MAX_VALUES // num_groups, fewest, most))
 
     @classmethod
     def group_functions(

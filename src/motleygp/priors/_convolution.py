@@ -238,6 +238,12 @@ class Convolution(AbstractConvolution):
         return min(_SCALES, num_functions)
 
     @classmethod
+    def usual_num_inducing(cls, num_groups: int) -> int:
+        # A function learns from its own inducing values alone, however many there are.
+        del num_groups
+        return super().usual_num_inducing(1)
+
+    @classmethod
     def group_functions(
         cls, num_functions: int, num_copies: int
     ) -> Sequence[int | None]:

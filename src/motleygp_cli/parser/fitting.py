@@ -62,9 +62,9 @@ def _add_choices(fit: Parser) -> None:
 def _add_numbers(fit: Parser) -> None:
     for flag, help in (
         ("num-latents", "latent processes (default: depends on the outputs)"),
-        ("num-inducing", "inducing points of each process (default: 80)"),
+        ("num-inducing", "inducing points of each process (default: at most 80)"),
         ("max-iter", "maximum number of iterations (default: 2000)"),
-        ("batch-size", "rows in each iteration (default: 256)"),
+        ("batch-size", "rows in each iteration (default: 256, or all of few rows)"),
         ("restarts", "number of starts; the best one is kept (default: 1)"),
     ):
         fit.add_option(f"--{flag}", values.count, "N", help)
