@@ -51,7 +51,7 @@ def cost(form: str, num_functions: int) -> tuple[float, float, float]:
         num_inducing=80,
     )
     scheme = optim.fng()
-    state = init(jr.key(0), model, data, scheme, num_steps=1000)
+    state = init(jr.key(0), model, scheme, num_steps=1000)
     arrays, static = eqx.partition((state, data), eqx.is_array)
 
     def one(arrays: tuple) -> tuple:

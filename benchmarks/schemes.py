@@ -33,7 +33,7 @@ def main() -> None:
     schemes["fng, q(u) itself"] = dataclasses.replace(optim.fng(), whitened=False)
     programs = {}
     for name, scheme in schemes.items():
-        state = init(jr.key(0), model, data, scheme, num_steps=10_000)
+        state = init(jr.key(0), model, scheme, num_steps=10_000)
         arrays, static = eqx.partition(state, eqx.is_array)
 
         def body(arrays, _, scheme=scheme, static=static):

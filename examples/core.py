@@ -40,7 +40,7 @@ prior = priors.LMC(Exponential([[0.3]]), weights=[[3.0]], inducing=x[None, ::20]
 model = core.Model(prior, offset=jnp.zeros(1), likelihoods=(Laplace(),))
 data = core.make_dataset([x], [y], model.likelihoods)
 scheme = optim.fng()
-state = core.init(jr.key(0), model, data, scheme, num_steps=500)
+state = core.init(jr.key(0), model, scheme, num_steps=500)
 run = core.run(scheme, state, data, batch_size=100)
 model, q, _ = core.solution(scheme, run.state)
 (p,) = core.predict(model, q, x)

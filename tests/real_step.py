@@ -50,7 +50,7 @@ def build(form: str) -> tuple[TrainState, Dataset]:
         num_inducing=48,
     )
     model = dataclasses.replace(model, joint_q=form == "joint")
-    return init(jr.key(0), model, data, SCHEME, num_steps=10_000), data
+    return init(jr.key(0), model, SCHEME, num_steps=10_000), data
 
 
 def compiled_text(form: str) -> str:

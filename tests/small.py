@@ -46,4 +46,4 @@ def build() -> tuple[TrainState, Dataset]:
     given = task()
     rng = np.random.default_rng(0)
     model, _ = given.start(rng, given.data, given.likelihoods)
-    return init(jr.key(0), model, given.data, SCHEME, num_steps=10_000), given.data
+    return init(jr.key(0), model, SCHEME, num_steps=10_000), given.data

@@ -289,7 +289,7 @@ def lowered_lines(form: str, num_outputs: int) -> int:
     settings: Any = dict(num_latents=2, rank=(1, 1), num_inducing=4)
     model = initial_model(rng, data, likelihoods, form=FORMS[form][0], **settings)
     scheme = optim.fng()
-    state = init(jr.key(0), model, data, scheme, num_steps=10)
+    state = init(jr.key(0), model, scheme, num_steps=10)
     arrays, static = eqx.partition((state, data), eqx.is_array)
 
     def one(arrays: tuple) -> tuple:

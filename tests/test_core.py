@@ -53,7 +53,7 @@ def test_a_step_by_hand_is_the_first_of_the_run(ran):
     scheme, data = ran["scheme"], ran["data"]
     prior = mg.priors.LMC(ran["Exponential"]([[0.3]]), [[3.0]], ran["x"][None, ::20])
     model = core.Model(prior, jnp.zeros(1), (ran["Laplace"](),))
-    state = core.init(jr.key(0), model, data, scheme, num_steps=500)
+    state = core.init(jr.key(0), model, scheme, num_steps=500)
     _, info = eqx.filter_jit(core.step)(scheme, state, data, batch_size=100)
     np.testing.assert_allclose(info.nelbo, ran["run"].steps.nelbo[0], rtol=1e-9)
 

@@ -52,7 +52,7 @@ def exact_case():
     )
     model = with_fixed(Model(prior, model.offset, model.likelihoods), ["inducing"])
     scheme = optim.fng(lambda_1=0.0, polish=60)
-    state = init(jr.key(0), model, data, scheme, num_steps=0)
+    state = init(jr.key(0), model, scheme, num_steps=0)
     return scheme, Run(state, 0, None, (), "horizon"), data, (x, y)
 
 
@@ -207,7 +207,7 @@ def test_a_run_stays_if_the_bound_is_not_finite_anywhere(task, monkeypatch):
 def test_nothing_happens_if_theta_is_fixed(exact_case):
     scheme, run, data, _ = exact_case
     model = all_fixed(run.state.model)
-    state = init(jr.key(0), model, data, scheme, num_steps=0)
+    state = init(jr.key(0), model, scheme, num_steps=0)
     still = Run(state, 0, None, (), "horizon")
     assert polish(scheme, still, data) is still
 

@@ -16,8 +16,8 @@ import pytest
 
 import motleygp as mg
 from motleygp.estimator import door
+from motleygp.numerics.chunks import some_places
 from motleygp.prediction import inspection
-from motleygp.prediction.diagrams import some_places
 from motleygp.prediction.seen import Seen
 from motleygp.reporting import _facts, _figures, _labels, _page, _remarks
 

@@ -5,12 +5,15 @@ import sys
 import warnings
 from pathlib import Path
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import small
 from motleygp import optim
 from motleygp.inference.objective import elbo, full_elbo, held_out_nlpd
+from motleygp.inference.posterior import kl_to_prior
+from motleygp.numerics.chunks import some_places
 from motleygp.training import paper_start, restarts
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -116,3 +119,12 @@ def test_the_bound_by_parts_is_the_bound(task, monkeypatch):
     whole = full_elbo(model, q, task.data)
     monkeypatch.setattr(objective, "_COLUMNS", 17)
     np.testing.assert_allclose(full_elbo(model, q, task.data), whole, rtol=1e-12)
+    # Some rows at random stand for all of them.
+    (block,) = task.data
+    rows = some_places(block.total, 40)
+    expected = full_elbo(model, q, (block.part(rows),))
+    kl = float(jnp.sum(kl_to_prior(q)))
+    expected = (expected + kl) * block.total / 40 - kl
+    estimate = full_elbo(model, q, task.data, most=40)
+    np.testing.assert_allclose(estimate, expected, rtol=1e-12)
+    assert estimate != pytest.approx(whole, rel=1e-6)

@@ -105,10 +105,10 @@ _step = eqx.filter_jit(step)
 
 def run_and_record(scheme, data, model, q, num_steps=2):
     """States before and after each step, with the minibatch and draws it used."""
-    state = init(jr.key(3), model, data, scheme, num_steps=100, q=q)
+    state = init(jr.key(3), model, scheme, num_steps=100, q=q)
     records = []
     for _ in range(num_steps):
-        batch, _ = minibatch(state, data, BATCH)
+        batch = minibatch(state, data, BATCH)
         key = jr.fold_in(jr.fold_in(state.key, state.iteration), len(data))
         draws = scheme.theta.sample(key, state.theta, scheme.num_samples)
         new, info = _step(scheme, state, data, batch_size=BATCH)
@@ -359,7 +359,7 @@ def test_draws_without_a_limit_are_not_refused(rng):
     data, model, _ = build(rng)
     model = Model(model.prior, model.offset, model.likelihoods)
     scheme = optim.fng(max_std=None)
-    state = init(jr.key(0), model, data, scheme, num_steps=100)
+    state = init(jr.key(0), model, scheme, num_steps=100)
     start = state.theta.mean.offset
 
     @jax.jit

@@ -64,11 +64,11 @@ def test_minibatches_are_without_replacement_within_an_epoch(begun):
     epoch = data[0].total // size
     draw = jax.jit(lambda s: minibatch(s, data, size))
     for _ in range(2 * epoch):
-        batch, order = draw(state)
+        batch = draw(state)
         assert all(block.x.shape[0] == size for block in batch)
         assert batch[0].scale == data[0].total / size
         seen.append(np.asarray(batch[0].x[:, 0]))
-        state = state._replace(order=order, iteration=state.iteration + 1)
+        state = state._replace(iteration=state.iteration + 1)
     first, second = np.concatenate(seen[:epoch]), np.concatenate(seen[epoch:])
     assert len(np.unique(first)) == len(np.unique(second)) == epoch * size
     assert not np.array_equal(first, second)
@@ -153,7 +153,6 @@ def test_a_bad_draw_is_refused_and_takes_back_the_last_step(begun):
         new._replace(theta=()),
         bad._replace(
             theta=(),
-            order=new.order,
             iteration=bad.iteration + 1,
             progress=new.progress,
         ),

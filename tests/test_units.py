@@ -1,9 +1,11 @@
 """The user's units: scaling or shifting data only scales or shifts predictions."""
 
+import jax
 import numpy as np
 import pytest
 
 import motleygp as mg
+from motleygp.inference import scaling
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -69,3 +71,30 @@ def test_other_units_change_little_of_a_standard_deviation(plain, units):
     for name, (mean, std) in plain.items():
         assert np.max(np.abs(new[name][0] - mean) / std) < 1e-2
         assert np.max(np.abs(new[name][1] - std) / std) < 1e-2
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+def test_units_found_in_parts_are_those_of_all_rows(weighted, monkeypatch):
+    rng = np.random.default_rng(1)
+    x, y = rng.normal(3.0, 2.0, size=(50, 3)), rng.normal(size=50)
+    y[rng.permutation(50)[:20]] = np.nan
+    w = rng.integers(1, 4, size=50).astype(float) if weighted else np.ones(50)
+    given = {"x_weights": [w], "y_weights": [w]} if weighted else {}
+    monkeypatch.setattr(scaling, "_ROWS", 7)
+    found = scaling.standardising([x], [y], [mg.likelihoods.Gaussian()], **given)
+    # A value of weight w counts as w values.
+    rows = np.repeat(np.arange(50), w.astype(int))
+    for array, shift, scale in (
+        (x[rows], found.x_shift, found.x_scale),
+        (y[rows], found.y_shift[0], found.y_scale[0]),
+    ):
+        np.testing.assert_allclose(shift, np.nanmean(array, axis=0), rtol=1e-12)
+        np.testing.assert_allclose(scale, np.nanstd(array, axis=0), rtol=1e-12)
+
+
+def test_scaled_inputs_are_not_copied_to_the_device():
+    x = scaling.no_scaling(3, 1).inputs(np.ones((1000, 3)))
+    on_device = jax.device_put(x)
+    if jax.default_backend() == "cpu":
+        assert on_device.unsafe_buffer_pointer() == x.ctypes.data
+    np.testing.assert_array_equal(on_device, x)

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
@@ -215,8 +216,10 @@ def _block(
     """The rows in which any of these outputs was observed."""
     rows = np.any([seen[d] for d in outputs], axis=0)
 
+    kept = slice(None) if rows.all() else rows  # a slice makes no copy
+
     def own(columns: Sequence[np.ndarray]) -> np.ndarray:
-        return np.stack([columns[d][rows] for d in outputs])
+        return np.stack([columns[d][kept] for d in outputs])
 
     y, observed = own(ys), own(seen)
     weight = None if weights is None else own(weights)
@@ -228,7 +231,7 @@ def _block(
         y = np.where(observed, y, first)
         weight = np.where(observed, 1.0 if weight is None else weight, 0.0)
     return Block(
-        x=jnp.asarray(xs[outputs[0]][rows]),
+        x=jax.device_put(xs[outputs[0]][kept]),
         y=jnp.asarray(y),
         outputs=tuple(outputs),
         total=y.shape[1],

@@ -6,18 +6,20 @@ with the sum over the parts k of q(u): its groups, or all of them together.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from motleygp._types import Moments, Scalar, SpanMoments
-from motleygp.inference.data import Dataset
+from motleygp.inference.data import Block, Dataset
 from motleygp.inference.expected import expected_log_lik, log_predictives
 from motleygp.inference.model import Model
 from motleygp.inference.posterior import Posterior, kl_to_prior
 from motleygp.inference.projection import project
+from motleygp.numerics.chunks import some_places
 from motleygp.numerics.compiled import compiled
 from motleygp.priors import AbstractPrior, Blocks, Sites, join, pick
 
@@ -64,10 +66,16 @@ def _moments(model: Model, q: Posterior, sites: Sites) -> tuple[SpanMoments, ...
     return mix(model.prior, model.offset, sites, columns.mean, columns.var)
 
 
-def full_elbo(model: Model, q: Posterior, data: Dataset) -> float:
-    """The bound on all of the data, some rows at a time to limit the memory."""
+def full_elbo(
+    model: Model, q: Posterior, data: Dataset, *, most: int | None = None
+) -> float:
+    """The bound on all of the data, some rows at a time to limit the memory.
+
+    `most` rows of each block, drawn at random, estimate it if there are more.
+    """
     parts = [
-        _data_terms_and_kl(model, q, part) for part in _parts(model.prior, q, data)
+        _data_terms_and_kl(model, q, part)
+        for part in _parts(model.prior, q, data, most)
     ]
     return sum(float(terms) for terms, _ in parts) - float(parts[0][1])
 
@@ -92,14 +100,35 @@ def _total_weights(data: Dataset) -> Float[np.ndarray, " D"]:
     return np.array([totals[d] for d in range(len(totals))])
 
 
-def _parts(prior: AbstractPrior, q: Posterior, data: Dataset) -> Iterator[Dataset]:
-    """Some rows of every block at a time, which stand only for themselves."""
+def _parts(
+    prior: AbstractPrior, q: Posterior, data: Dataset, most: int | None = None
+) -> Iterator[Dataset]:
+    """Rows of every block at a time, at most `most` in all, which stand for all rows.
+
+    All parts have one shape, so that one program serves them: rows beyond the end of a
+    block have a weight of 0.
+    """
     # Under a joint q, each column meets all groups.
     each = prior.columns_per_row * (len(prior.inducing) if q.is_joint(prior) else 1)
-    size = max(1, _COLUMNS // (len(data) * each))
-    for start in range(0, max(block.total for block in data), size):
-        rows = slice(start, start + size)
-        yield tuple(block.part(rows) for block in data if block.total > start)
+    wanted = [some_places(block.total, most or block.total) for block in data]
+    longest = max(len(rows) for rows in wanted)
+    num_parts = -(-longest * len(data) * each // _COLUMNS)
+    size = -(-longest // num_parts)
+    if num_parts == 1 and all(block.total == size for block in data):
+        yield data
+        return
+    for start in range(0, longest, size):
+        pairs = zip(data, wanted, strict=True)
+        yield tuple(_part(block, rows, start, size) for block, rows in pairs)
+
+
+def _part(block: Block, rows: Int[np.ndarray, " N"], start: int, size: int) -> Block:
+    """`size` of these rows of a block, from the one at `start` on."""
+    places = start + np.arange(size)
+    part = block.part(rows[np.minimum(places, len(rows) - 1)])
+    weight = np.where(places < len(rows), block.total / len(rows), 0.0)
+    own = np.ones(part.y.shape) if part.weight is None else part.weight
+    return replace(part, weight=own * weight)
 
 
 @compiled

@@ -8,10 +8,13 @@ from jaxtyping import Float
 
 from motleygp.likelihoods import AbstractLikelihood
 from motleygp.named import Named
-from motleygp.numerics.moments import mean_and_variance
+from motleygp.numerics.chunks import chunks
+from motleygp.numerics.sharing import aligned
 
 # Inputs beyond this many units are as far as can be; their squares do not overflow.
 _FAR = 1e120
+# Rows at a time where a copy of all would take too much memory.
+_ROWS = 1 << 16
 
 
 class Scaling(Named):
@@ -43,8 +46,9 @@ class Scaling(Named):
     def inputs(self, x: np.ndarray) -> np.ndarray:
         """x in the model's units; columns run along the last axis."""
         with np.errstate(over="ignore"):
-            inside = (x - self.x_shift) / self.x_scale
-        return np.clip(inside, -_FAR, _FAR)
+            inside = np.subtract(x, self.x_shift, out=aligned(x.shape))
+            inside /= self.x_scale
+        return np.clip(inside, -_FAR, _FAR, out=inside)
 
     def outputs(self, ys: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Each output in the model's units."""
@@ -52,7 +56,11 @@ class Scaling(Named):
 
     def output(self, d: int, y: np.ndarray) -> np.ndarray:
         """Output d in the model's units."""
-        return (np.asarray(y, dtype=float) - self.y_shift[d]) / self.y_scale[d]
+        inside = np.asarray(y, dtype=float)
+        if self.y_shift[d] != 0.0 or self.y_scale[d] != 1.0:
+            inside = inside - self.y_shift[d]
+            inside /= self.y_scale[d]
+        return inside
 
 
 def no_scaling(num_inputs: int, num_outputs: int) -> Scaling:
@@ -92,16 +100,29 @@ def standardising(
 def _mean_and_std(
     values: np.ndarray, weight: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The mean and standard deviation along the first axis, without NaN."""
+    """The mean and standard deviation along the first axis, without NaN.
+
+    Some rows at a time, so that no copy of the values is made.
+    """
+    parts = chunks(len(values), _ROWS)
     # In a unit near the largest size, so that squares neither overflow nor underflow.
     # It is a power of two, which rounds nothing.
-    _, exponent = np.frexp(np.nanmax(np.abs(values), axis=0))
-    z = np.ldexp(values, -exponent)
-    if weight is None:
-        mean, std = np.nanmean(z, axis=0), np.nanstd(z, axis=0)
-    else:
-        known = ~np.isnan(z) if z.ndim == 1 else slice(None)
-        z, weight = z[known], weight[known]
-        mean, variance = mean_and_variance(z, weight)
-        std = np.sqrt(variance)
+    sizes = [np.fmax.reduce(np.abs(values[rows]), axis=0) for rows in parts]
+    _, exponent = np.frexp(np.fmax.reduce(sizes))
+    mean = np.zeros(values.shape[1:])
+
+    def average(power: int) -> np.ndarray:
+        """The mean of (z - mean)^power over the known values z."""
+        total, count = 0.0, 0.0
+        for rows in parts:
+            z = np.ldexp(values[rows], -exponent)
+            known = ~np.isnan(z)
+            counts = known.T * (1.0 if weight is None else weight[rows])
+            z = np.where(known, z - mean, 0.0)
+            total = total + np.sum(counts.T * z**power, axis=0)
+            count = count + np.sum(counts.T, axis=0)
+        return np.asarray(total / count)
+
+    mean = average(1)
+    std = np.sqrt(average(2))
     return np.asarray(np.ldexp(mean, exponent)), np.asarray(np.ldexp(std, exponent))

@@ -15,6 +15,14 @@ def chunks(total: int, rows: int = _CHUNK_ROWS) -> list[slice]:
     return [slice(start, min(start + rows, total)) for start in starts]
 
 
+def some_places(total: int, most: int) -> np.ndarray:
+    """The places of at most `most` of `total` rows, in order, always the same ones."""
+    if total <= most:
+        return np.arange(total)
+    # At random, not at regular intervals: the rows may have a daily cycle.
+    return np.sort(np.random.default_rng(0).choice(total, most, replace=False))
+
+
 def in_chunks(
     fn: Callable[..., Array | np.ndarray],
     *arrays: np.ndarray,

@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+_ALIGNMENT = 64  # in bytes, of the arrays that XLA takes as they are
+
 
 def once_each(fn: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
     """Apply `fn` to each item, once for an object that occurs several times."""
@@ -24,6 +26,15 @@ def one_object(xs: Sequence[np.ndarray]) -> list[np.ndarray]:
         return x if same is None else same
 
     return once_each(first, xs)
+
+
+def aligned(shape: Sequence[int]) -> np.ndarray:
+    """An empty array of floats, placed so that `jax.device_put` need not copy it on a
+    CPU."""
+    size = int(np.prod(shape)) * np.dtype(float).itemsize
+    memory = np.empty(size + _ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT
+    return memory[start : start + size].view(float).reshape(shape)
 
 
 def as_floats(values: Any, what: str) -> np.ndarray:

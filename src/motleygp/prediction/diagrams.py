@@ -7,6 +7,7 @@ import numpy as np
 import scipy.stats
 from numpy.typing import ArrayLike
 
+from motleygp.numerics.chunks import some_places
 from motleygp.prediction import metrics
 from motleygp.prediction.predictive import AbstractPredictive
 
@@ -89,14 +90,6 @@ def crossed(
     every = np.repeat(rows[None], num, axis=0)
     every[:, :, place] = values[:, None]
     return values, every
-
-
-def some_places(total: int, most: int) -> np.ndarray:
-    """The places of at most `most` of `total` rows, in order, always the same ones."""
-    if total <= most:
-        return np.arange(total)
-    # At random, not at regular intervals: the rows may have a daily cycle.
-    return np.sort(np.random.default_rng(0).choice(total, most, replace=False))
 
 
 def date_columns(x: Any) -> list[int]:

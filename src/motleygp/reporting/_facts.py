@@ -8,6 +8,7 @@ import pandas as pd
 
 from motleygp.inference import Observations
 from motleygp.likelihoods import AbstractLikelihood
+from motleygp.numerics.chunks import some_places
 from motleygp.prediction import (
     AbstractPredictive,
     Fitted,
@@ -16,7 +17,6 @@ from motleygp.prediction import (
     inspection,
     metrics,
 )
-from motleygp.prediction.diagrams import some_places
 from motleygp.reporting._labels import Labels
 from motleygp.tables.infer import Choice
 

@@ -16,9 +16,12 @@ from motleygp.inference.model import Model
 from motleygp.inference.posterior import Posterior, from_precision, joined
 from motleygp.kernels import EQ, AbstractKernel
 from motleygp.likelihoods import AbstractLikelihood, fit_constant
+from motleygp.numerics.chunks import some_places
 from motleygp.numerics.moments import mean_and_variance
 from motleygp.priors import DEFAULT_JITTER, LMC, AbstractPrior, Drawn
 
+# The most rows of a block that show the spread of the inputs.
+_MAX_ROWS = 1 << 17
 # k-means on more rows than this only costs time.
 _MAX_CLUSTERED = 20_000
 # Neighbours of more rows than this cost more time than they add to an average.
@@ -130,13 +133,18 @@ def joint_pays(num_values: int, data: Dataset) -> bool:
 
 
 def _all_rows(data: Dataset) -> tuple[np.ndarray, np.ndarray | None]:
-    """The inputs of all rows, and the mean weight of the values of each."""
-    x = np.concatenate([np.asarray(block.x) for block in data])
+    """The inputs of all rows, and the mean weight of the values of each; of some rows
+    if there are very many."""
+    rows = [some_places(block.total, _MAX_ROWS) for block in data]
+    pairs = list(zip(data, rows, strict=True))
+    x = np.concatenate([np.asarray(block.x)[own] for block, own in pairs])
     if all(block.weight is None for block in data):
         return x, None
     weights = [
-        np.ones(block.total) if block.weight is None else np.mean(block.weight, axis=0)
-        for block in data
+        np.ones(len(own))
+        if block.weight is None
+        else np.mean(np.asarray(block.weight)[:, own], axis=0)
+        for block, own in pairs
     ]
     return x, np.concatenate(weights)
 
@@ -148,8 +156,9 @@ def _rows_of_groups(
 ) -> list[tuple[np.ndarray, np.ndarray | None]]:
     """The inputs among which each group's inducing points start, and their weights:
     those of its function's output if the group belongs to a function, otherwise all."""
-    own = {c.output: (c.x, c.weight) for c in columns_of(data)}
-    every = _all_rows(data)
+    own, every = {}, _all_rows(data)
+    if any(owner is not None for owner in owners):
+        own = {c.output: (c.x, c.weight) for c in columns_of(data)}
     outputs = np.repeat(
         np.arange(len(likelihoods)),
         [likelihood.num_functions for likelihood in likelihoods],

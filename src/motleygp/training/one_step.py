@@ -1,6 +1,5 @@
 """One pure step of training, for every scheme and prior."""
 
-import functools as ft
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -8,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Bool, Int, PyTree
+from jaxtyping import Array, Bool, PyTree
 
 from motleygp._types import Scalar
 from motleygp.inference.data import Dataset
@@ -19,6 +18,7 @@ from motleygp.inference.derivatives import (
 )
 from motleygp.inference.objective import Terms
 from motleygp.numerics.linalg import over_groups
+from motleygp.numerics.shuffling import shuffled
 from motleygp.optim import QInfo, Scheme, retract
 from motleygp.training.state import Progress, TrainState
 
@@ -51,7 +51,7 @@ def step(
     With `scheme.refuse`, draws of theta at which the bound or a gradient is not finite
     are refused: q(u) stays, theta goes back one step, and its next steps are shorter.
     """
-    batch, order = minibatch(state, data, batch_size)
+    batch = minibatch(state, data, batch_size)
     key = jr.fold_in(jr.fold_in(state.key, state.iteration), len(data))
     draws = scheme.theta.sample(key, state.theta, scheme.num_samples)
 
@@ -79,7 +79,6 @@ def step(
         theta=theta,
         q=q,
         q_state=q_state,
-        order=order,
         iteration=state.iteration + 1,
         progress=_followed(state, nelbo, good),
     )
@@ -149,23 +148,20 @@ def _all_finite(tree: PyTree) -> Bool[Array, ""]:
     )
 
 
-def minibatch(
-    state: TrainState, data: Dataset, batch_size: int
-) -> tuple[Dataset, tuple[Int[Array, " N"], ...]]:
+def minibatch(state: TrainState, data: Dataset, batch_size: int) -> Dataset:
     """The rows of this iteration, without replacement within an epoch.
 
     Each block is shuffled anew when its rows are used up; rows that do not fill a last
     batch are skipped until the next shuffle.
     """
-    blocks, orders = [], []
-    for number, (block, order) in enumerate(zip(data, state.order, strict=True)):
+    blocks = []
+    for number, block in enumerate(data):
         size = min(batch_size, block.total)
-        place = state.iteration % (block.total // size)
-        key = jr.fold_in(jr.fold_in(state.key, state.iteration), number)
-        order = jax.lax.cond(
-            place == 0, ft.partial(jr.permutation, key), lambda rows: rows, order
-        )
-        rows = jax.lax.dynamic_slice_in_dim(order, place * size, size)
-        blocks.append(block.take(rows))
-        orders.append(order)
-    return tuple(blocks), tuple(orders)
+        if size == block.total:
+            blocks.append(block)
+            continue
+        epoch, place = jnp.divmod(state.iteration, block.total // size)
+        key = jr.fold_in(jr.fold_in(state.key, epoch), number)
+        places = place * size + jnp.arange(size)
+        blocks.append(block.take(shuffled(key, places, block.total)))
+    return tuple(blocks)

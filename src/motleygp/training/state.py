@@ -1,6 +1,5 @@
 """The state of a run."""
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -10,7 +9,6 @@ import numpy as np
 from jaxtyping import Array, Int, PyTree
 
 from motleygp._types import RandomKey, Scalar
-from motleygp.inference.data import Dataset
 from motleygp.inference.model import Model, trainable
 from motleygp.inference.posterior import (
     Posterior,
@@ -50,7 +48,6 @@ class TrainState(NamedTuple):
     fixed: Model
     q: Posterior
     q_state: Any
-    order: tuple[Int[Array, " N"], ...]
     key: RandomKey
     iteration: Int[Array, ""]
     horizon: Int[Array, ""]
@@ -67,7 +64,6 @@ class TrainState(NamedTuple):
 def init(
     key: RandomKey,
     model: Model,
-    data: Dataset,
     scheme: Scheme,
     *,
     num_steps: int,
@@ -80,8 +76,7 @@ def init(
     `base`, the whitened q of earlier rows, is the initial q instead and takes the place
     of the prior.
     """
-    totals = [block.total for block in data]
-    return _first(key, model, q, base, scheme, jnp.asarray(num_steps, int), totals)
+    return _first(key, model, q, base, scheme, jnp.asarray(num_steps, int))
 
 
 def _first_state(
@@ -91,7 +86,6 @@ def _first_state(
     base: Posterior | None,
     scheme: Scheme,
     num_steps: Int[Array, ""],
-    totals: Sequence[int],
 ) -> TrainState:
     if base is not None:
         carried = base
@@ -106,7 +100,6 @@ def _first_state(
         fixed=fixed,
         q=carried,
         q_state=scheme.q.init(carried),
-        order=tuple(jnp.arange(total) for total in totals),
         key=key,
         iteration=jnp.zeros((), int),
         horizon=num_steps,

@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from motleygp.numerics.chunks import some_places
 from motleygp.prediction import AbstractPredictive, distributions
-from motleygp.prediction.diagrams import crossed, some_places
+from motleygp.prediction.diagrams import crossed
 from motleygp.reporting._facts import Facts, Output
 from motleygp.reporting._figures import _draw as draw
 

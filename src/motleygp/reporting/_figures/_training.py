@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from motleygp.prediction.diagrams import later_limits, running_mean, some_places
+from motleygp.numerics.chunks import some_places
+from motleygp.prediction.diagrams import later_limits, running_mean
 from motleygp.reporting._figures import _draw as draw
 
 # Points in the figure of a trace, and in that of each start.
