@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 os.environ["NPROC"] = "1"  # XLA's thread pool; read when JAX starts
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # that of LAPACK
 
 import equinox as eqx
 import jax

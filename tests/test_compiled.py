@@ -10,6 +10,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import pytest
+import threadpoolctl
 
 import motleygp as mg
 from motleygp.numerics import compiled as programs, program_cache
@@ -72,6 +73,23 @@ def test_settings_of_jax_are_left_alone(monkeypatch):
     assert not programs._left_alone()
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert programs._left_alone()
+
+
+def test_lapack_has_one_thread_while_a_program_runs():
+    def threads() -> list[int]:
+        found = threadpoolctl.threadpool_info()
+        return [each["num_threads"] for each in found if each["user_api"] == "blas"]
+
+    seen = []
+
+    def look(x):
+        seen.append(threads())
+        return x
+
+    before = threads()
+    compiled(lambda x: jax.pure_callback(look, x, x))(jnp.ones(2))
+    assert seen[0] and set(seen[0]) == {1}
+    assert threads() == before
 
 
 # The folder of programs.

@@ -63,16 +63,13 @@ class Beta(AbstractLikelihood):
         # and the rest depends only on the difference of two Gaussians.
         c = covariance(var, 2, 0, 1)
         d, spread = mean[0] - mean[1], var[0] + var[1] - 2.0 * c
-        in_a = expect(softplus, c - d - var[0], spread, self.num_nodes_1d)
-        in_b = expect(softplus, c + d - var[1], spread, self.num_nodes_1d)
-        alone = expect(
-            lambda f: stirling_remainder(jnp.exp(f)), mean, var[:2], self.num_nodes
+        moved = c + jnp.stack([-d - var[0], d - var[1]])
+        in_a, in_b = expect(
+            softplus, moved, jnp.stack([spread, spread]), self.num_nodes_1d
         )
-        together = expect_exps(
-            lambda a, b: stirling_remainder(a + b), mean, var, self.num_nodes
-        )
+        of_a, of_b, of_sum = expect_exps(stirling_remainder, mean, var, self.num_nodes)
         divergence = a * (in_a + log_y) + b * (in_b + log_1_y)
-        return divergence + alone[0] + alone[1] - together - log_y - log_1_y
+        return divergence + of_a + of_b - of_sum - log_y - log_1_y
 
     def log_predictive(self, y: Array, mean: Array, var: Array) -> Array:
         # Rounding in `log_prob` grows like a + b, and a wide q(f) has values of 1e15.

@@ -6,6 +6,7 @@ same speed; for programs that run a few times, no optimisation at all is faster 
 The options apply to the library's own programs, and leave the process as it is.
 """
 
+import contextlib
 import functools as ft
 import os
 from collections.abc import Callable, Mapping
@@ -13,6 +14,7 @@ from typing import Any, TypeAlias
 
 import equinox as eqx
 import jax
+from threadpoolctl import ThreadpoolController
 
 _LEVEL = "xla_backend_optimization_level"
 _NO_OPTIMISATION = "jax_disable_most_optimizations"
@@ -43,12 +45,31 @@ class Compiled:
         options = () if _left_alone() else _known(self._options)
         if options not in self._programs:
             self._programs[options] = _jit(self._fn, compiler_options=dict(options))
-        return self._programs[options](*args)
+        with _one_thread():
+            return jax.block_until_ready(self._programs[options](*args))
 
 
 def compiled(fn: Callable[..., Any]) -> Compiled:
     """`fn` as a program of the library's."""
     return Compiled(fn, _USUAL)
+
+
+def _one_thread() -> contextlib.AbstractContextManager[Any]:
+    """One thread for LAPACK while a program runs on a CPU.
+
+    XLA calls the LAPACK of SciPy, whose threads wait for one another by spinning. Two
+    make a small factorisation no faster, and sixty times as slow where other processes
+    keep the cores busy.
+    """
+    if jax.default_backend() != "cpu":
+        return contextlib.nullcontext()
+    return _libraries().limit(limits=1, user_api="blas")
+
+
+@ft.cache
+def _libraries() -> ThreadpoolController:
+    """The libraries with threads; to find them takes longer than a short program."""
+    return ThreadpoolController()
 
 
 def setting_of_jax(name: str) -> Any:

@@ -133,12 +133,14 @@ def _jittered(
     def raise_tenfold(
         carry: tuple[Scalar, Float[Array, "M M"]],
     ) -> tuple[Scalar, Float[Array, "M M"]]:
-        # A jitter of 0 would stay 0 for ever.
-        relative = jnp.maximum(10.0 * carry[0], _MIN_JITTER)
+        # A jitter of 0 would stay 0 for ever. Before the first try it is negative.
+        raised = jnp.maximum(10.0 * carry[0], _MIN_JITTER)
+        relative = jnp.where(carry[0] < 0.0, base, raised)
         return relative, factor(relative)
 
-    start = jnp.asarray(base, matrix.dtype)
-    relative, lower = jax.lax.while_loop(failed, raise_tenfold, (start, factor(start)))
+    # The first try is in the loop too, so that the program has one factorisation.
+    untried = -jnp.ones((), matrix.dtype), jnp.full_like(matrix, jnp.nan)
+    relative, lower = jax.lax.while_loop(failed, raise_tenfold, untried)
     return lower, relative * scale
 
 

@@ -100,20 +100,29 @@ def expect_tensor(
 
 
 def expect_exps(
-    fn: Callable[[Array, Array], Float[Array, "*N K K"]],
+    fn: Callable[[Array], Array],
     mean: Float[Array, "2 *N"],
     var: Float[Array, "V *N"],
     num_nodes: int,
-) -> Float[Array, "*N"]:
-    """E[fn(exp f, exp g)] by the product rule; `fn` grows like a power of f at most.
+) -> tuple[Float[Array, "*N"], Float[Array, "*N"], Float[Array, "*N"]]:
+    """E[fn(exp f)], E[fn(exp g)] and E[fn(exp f + exp g)]; `fn` is elementwise and
+    grows like a power of f at most.
 
-    At the nodes g is a sum over both axes, so exp g is a product: 3 K exponentials take
-    the place of K^2.
+    For the last, g is a sum over both axes of the product rule, so exp g is a product:
+    3 K exponentials take the place of K^2. One call of `fn` serves all, which makes the
+    program small.
     """
-    z, weights = (jnp.asarray(a) for a in hermite_rule(num_nodes, trim=True))
+    rule = hermite_rule(num_nodes, trim=True)
+    z, weights = (jnp.asarray(a) for a in rule)
     upper, lower = factor(var, 2)
     first = jnp.exp(mean[0][..., None] + upper[0][..., None] * z)
+    alone = jnp.exp(nodes_at(mean[1], var[1], rule))
     shared = lower.get(0, jnp.zeros_like(mean[1]))
     along = jnp.exp(mean[1][..., None] + shared[..., None] * z)
     second = along[..., :, None] * jnp.exp(lower[1][..., None] * z)[..., None, :]
-    return (fn(first[..., None], second) @ weights) @ weights
+    both = (first[..., None] + second).reshape(*first.shape[:-1], -1)
+    values = fn(jnp.concatenate([first, alone, both], axis=-1))
+    size = len(weights)
+    of_first, of_second, of_sum = jnp.split(values, [size, 2 * size], axis=-1)
+    grid = of_sum.reshape(*first.shape, size)
+    return of_first @ weights, of_second @ weights, (grid @ weights) @ weights

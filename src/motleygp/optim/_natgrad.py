@@ -172,15 +172,16 @@ def _guarded(guard: Guard | None) -> Callable[..., _PartStep]:
             length, divergence, shrinks, _ = carry
             # KL is roughly quadratic in the length, so the root aims at the limit.
             factor = jnp.clip(0.9 * jnp.sqrt(limit / divergence), 0.1, 0.5)
-            length = length * jnp.where(jnp.isnan(divergence), 0.25, factor)
+            factor = jnp.where(jnp.isnan(divergence), 0.25, factor)
+            length = length * jnp.where(shrinks < 0, 1.0, factor)
             new, divergence = attempt(length)
             return length, divergence, shrinks + 1, new
 
-        new, divergence = attempt(length)
+        # The first attempt is in the loop too, so that the program has one.
         length, divergence, shrinks, new = jax.lax.while_loop(
             lambda carry: outside(carry[1]) & (carry[2] < max_shrinks),
             shorten,
-            (length, divergence, jnp.zeros((), int), new),
+            (length, jnp.full_like(length, jnp.nan), -jnp.ones((), int), q),
         )
         refused = outside(divergence)
         kept = jax.tree.map(lambda a, b: jnp.where(refused, a, b), q, new)
