@@ -82,6 +82,9 @@ def test_the_table_marks_what_noise_does_not_explain(experiment):
     ]
     end = "Mean over all 3 outputs, of which 1 are worse: difference +0.0100"
     assert lines[-1] == end
+    by_set = experiment.table_by_set(scores).splitlines()
+    assert by_set[2] == "| jura | 3 | 1.0100 | 1.0000 | +0.0100 | +0.0410 | 1 |"
+    assert by_set[-1] == "Mean difference over all 3 outputs: +0.0100"
     assert experiment.Mean(np.nan, 1.0, np.nan, np.nan).worse
 
 
