@@ -20,7 +20,6 @@ import numpy as np
 
 import motleygp as mg
 
-BATCH = 256
 NAMES = ("london", "naval", "sarcos-4449", "mocap7", "mocap9", "traffic-8am")
 
 
@@ -30,21 +29,21 @@ def score(
     """Test NLPD, test NLPD of the constant fit, and the seconds that `fit` took."""
     problem = mg.datasets.load(name, split=split, data_dir=args.data_dir)
     columns = dict(zip(problem.names, problem.likelihoods, strict=True))
-    given = {"max_iter": args.max_iter, "num_inducing": args.num_inducing}
-    settings = {key: value for key, value in given.items() if value is not None}
-    optimizer = args.optimizer
+    optimizer, num_rows = args.optimizer, len(problem.x_train)
     if args.set:
-        share = min(1.0, BATCH / len(problem.x_train))
+        batch_size = args.batch_size or (num_rows if num_rows <= 1024 else 256)
+        share = min(1.0, batch_size / num_rows)
         optimizer = mg.optim.usual(optimizer, share=share, **dict(args.set))
     model = mg.MotleyGP(
         columns,
         prior=args.prior,
         inducing=args.inducing,
         optimizer=optimizer,
-        batch_size=BATCH,
+        max_iter=args.max_iter,
+        num_inducing=args.num_inducing,
+        batch_size=args.batch_size,
         random_state=args.seed + split,
         progress=False,
-        **settings,
     )
     begun = time.perf_counter()
     model.fit(problem.x_train, dict(zip(problem.names, problem.y_train.T, strict=True)))
@@ -84,6 +83,7 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], type=setting)
     parser.add_argument("--max-iter", type=int)
     parser.add_argument("--num-inducing", type=int)
+    parser.add_argument("--batch-size", type=int)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
         "--splits", type=splits, default=mg.datasets.SPLITS, help="such as 0,1,2"
