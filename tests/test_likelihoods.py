@@ -519,7 +519,7 @@ def test_beta_stays_a_density_where_its_parameters_overflow_the_digits():
     f = jnp.asarray(np.random.default_rng(0).uniform(20.0, 60.0, size=(2, 2000)))
     y = jnp.asarray(np.random.default_rng(1).uniform(0.01, 0.99, size=2000))
     assert float(jnp.max(beta.log_prob(y, f))) < 0.5 * 61.0 + 5.0
-    wide = jax.jit(beta.log_predictive)(
-        jnp.array([0.41]), jnp.array([[-1.1], [-1.36]]), jnp.array([[30.3], [16.0]])
+    wide = beta.log_predictive(
+        np.array([0.41]), np.array([[-1.1], [-1.36]]), np.array([[30.3], [16.0]])
     )
     assert -20.0 < float(wide[0]) < 3.0

@@ -13,7 +13,9 @@ import scipy.special
 from jaxtyping import Array, Float, PyTree
 
 from motleygp.likelihoods._real import AbstractReal
-from motleygp.numerics.log_integrals import log_expect_exp
+from motleygp.numerics.chunks import by_chunks
+from motleygp.numerics.integrals import log_expect_exp_of_one
+from motleygp.numerics.library import library_of
 from motleygp.numerics.moments import mean_and_variance
 from motleygp.numerics.packed import TINY_VARIANCE, covariance
 from motleygp.numerics.steps import SMOOTH, stepped_rule
@@ -22,9 +24,9 @@ _LOG_2PI = math.log(2.0 * math.pi)
 _FLAT = 1e-9
 
 
-def _log_normal(y: Array, mean: Array, log_variance: Array) -> Array:
+def _log_normal(y: Any, mean: Any, log_variance: Any) -> Any:
     """log N(y | mean, exp(log_variance))."""
-    square = (y - mean) ** 2 * jnp.exp(-log_variance)
+    square = (y - mean) ** 2 * library_of(log_variance).exp(-log_variance)
     return -0.5 * (_LOG_2PI + log_variance + square)
 
 
@@ -34,6 +36,7 @@ class Gaussian(AbstractReal):
     name: ClassVar[str] = "gaussian"
     parts: ClassVar[Mapping[str, str]] = MappingProxyType({"noise": "log_noise"})
     functions: ClassVar[tuple[str, ...]] = ("mean",)
+    in_numpy: ClassVar[bool] = True
 
     log_noise: Float[Array, ""]
     fixed: bool = eqx.field(static=True)
@@ -76,8 +79,11 @@ class Gaussian(AbstractReal):
     def _with_log_noise(self, log_noise: Array) -> "Gaussian":
         return eqx.tree_at(lambda lik: lik.log_noise, self, log_noise)
 
-    def log_prob(self, y: Array, f: Array) -> Array:
-        return _log_normal(y, f[0], 2.0 * self.log_noise)
+    def log_prob(self, y: Any, f: Any) -> Any:
+        log_noise = self.log_noise
+        if library_of(f) is np:
+            log_noise = np.asarray(log_noise)
+        return _log_normal(y, f[0], 2.0 * log_noise)
 
     def expected_log_prob(self, y: Array, mean: Array, var: Array) -> Array:
         precision = jnp.exp(-2.0 * self.log_noise)
@@ -86,11 +92,15 @@ class Gaussian(AbstractReal):
     def conditional_variance(self, f: Array) -> Array:
         return jnp.broadcast_to(self.noise**2, f[0].shape)
 
-    def predictive_moments(self, mean: Array, var: Array) -> tuple[Array, Array]:
-        return mean[0], var[0] + self.noise**2
+    def predictive_moments(
+        self, mean: np.ndarray, var: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        return mean[0], var[0] + float(self.noise) ** 2
 
-    def log_predictive(self, y: Array, mean: Array, var: Array) -> Array:
-        return _log_normal(y, mean[0], jnp.log(var[0] + self.noise**2))
+    def log_predictive(
+        self, y: np.ndarray, mean: np.ndarray, var: np.ndarray
+    ) -> np.ndarray:
+        return _log_normal(y, mean[0], np.log(var[0] + float(self.noise) ** 2))
 
     def cdf(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
         return scipy.special.ndtr((y - f[0]) / float(self.noise))
@@ -139,8 +149,9 @@ class HetGaussian(AbstractReal):
 
     name: ClassVar[str] = "hetgaussian"
     functions: ClassVar[tuple[str, ...]] = ("mean", "log variance")
+    in_numpy: ClassVar[bool] = True
 
-    def log_prob(self, y: Array, f: Array) -> Array:
+    def log_prob(self, y: Any, f: Any) -> Any:
         return _log_normal(y, f[0], f[1])
 
     def expected_log_prob(self, y: Array, mean: Array, var: Array) -> Array:
@@ -153,21 +164,25 @@ class HetGaussian(AbstractReal):
     def conditional_variance(self, f: Array) -> Array:
         return jnp.exp(f[1])
 
-    def predictive_moments(self, mean: Array, var: Array) -> tuple[Array, Array]:
-        return mean[0], var[0] + jnp.exp(mean[1] + 0.5 * var[1])
+    @np.errstate(over="ignore")
+    def predictive_moments(
+        self, mean: np.ndarray, var: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        return mean[0], var[0] + np.exp(mean[1] + 0.5 * var[1])
 
-    def log_predictive(self, y: Array, mean: Array, var: Array) -> Array:
+    @by_chunks
+    def log_predictive(
+        self, y: np.ndarray, mean: np.ndarray, var: np.ndarray
+    ) -> np.ndarray:
         # f_1 integrates in closed form; only f_2 needs quadrature.
         slope, rest = _given_second(var)
 
-        def log_prob(f: Array) -> Array:
-            extra = (1,) * (f.ndim - y.ndim)
-            a, m, n, k, v = (
-                t.reshape(t.shape + extra) for t in (y, *mean, slope, rest)
-            )
-            return _log_normal(a, m + k * (f - n), jnp.log(v + jnp.exp(f)))
+        def log_prob(f: Any, y: Any, m: Any, n: Any, k: Any, rest: Any) -> np.ndarray:
+            variance = rest + np.exp(f)
+            square = (y - m - k * (f - n)) ** 2 / variance
+            return -0.5 * (_LOG_2PI + np.log(variance) + square)
 
-        return log_expect_exp(log_prob, mean[1:], var[1:2])
+        return log_expect_exp_of_one(log_prob, mean[1], var[1], y, *mean, slope, rest)
 
     def cdf(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
         return scipy.special.ndtr((y - f[0]) * np.exp(-0.5 * f[1]))

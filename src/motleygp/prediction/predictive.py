@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import elementwise
 
 from motleygp.likelihoods import AbstractLikelihood
-from motleygp.numerics.chunks import chunks, in_chunks
-from motleygp.numerics.compiled import compiled
+from motleygp.numerics.chunks import chunks
 from motleygp.numerics.packed import factor, num_packed
 from motleygp.numerics.sharing import as_floats
 from motleygp.prediction.functions import check_number_of_draws
@@ -22,10 +21,6 @@ from motleygp.tables.columns import as_column
 _LINE_REACH = 2.0**60
 # Its relative error, in y and in the level.
 _ROOT_DIGITS = 1e-13
-
-_log_predictive = compiled(lambda lik, y, m, v: lik.log_predictive(y, m, v))
-# Stacked outside: inside, the compiler would repeat what both moments share.
-_moments = compiled(lambda lik, m, v: lik.predictive_moments(m, v))
 
 
 class AbstractPredictive(abc.ABC):
@@ -238,12 +233,8 @@ class Predictive(AbstractPredictive):
     def inner_moments(self) -> np.ndarray:
         # Kept for these f: users ask for a mean, and then for a standard deviation.
         if self._known is None or self._known[0] is not self.f_mean:
-            found = in_chunks(
-                lambda m, v: np.stack(_moments(self.likelihood, m, v)),
-                self.f_mean,
-                self.f_var,
-            )
-            self._known = self.f_mean, found
+            found = self.likelihood.predictive_moments(self.f_mean, self.f_var)
+            self._known = self.f_mean, np.stack(found)
         return self._known[1]
 
     def inner_cdf(self, y: np.ndarray) -> np.ndarray:
@@ -259,16 +250,14 @@ class Predictive(AbstractPredictive):
         seen = ~np.isnan(inside)
         valid = np.zeros_like(seen)
         valid[seen] = self.likelihood.in_support(inside[seen])
-        # Rows without a valid y get a stand-in, so that one program serves all rows.
-        stand_in = inside[valid][0] if valid.any() else 0.0
-        scored = in_chunks(
-            lambda y, m, v: _log_predictive(self.likelihood, y, m, v),
-            np.where(valid, inside, stand_in),
-            self.f_mean,
-            self.f_var,
-        )
-        value = np.where(valid, scored - np.log(self.scale), -np.inf)
-        return np.where(seen, value, np.nan)
+        value = np.where(seen, -np.inf, np.nan)
+        if valid.any():
+            # Other rows get a stand-in: a likelihood that is compiled has one program
+            # for this number of rows.
+            y = np.where(valid, inside, inside[valid][0])
+            scored = self.likelihood.log_predictive(y, self.f_mean, self.f_var)
+            value[valid] = scored[valid] - np.log(self.scale)
+        return value
 
     def sample(
         self, n: int = 1, random_state: int | np.random.Generator | None = None
