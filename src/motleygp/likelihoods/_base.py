@@ -223,6 +223,14 @@ class AbstractLikelihood(Named):
             return at_turns(self.cdf, self.turn, y, mean, var)
         return on_dense_grid(self.cdf, y, mean, var)
 
+    def predictive_quantile(
+        self, levels: np.ndarray, mean: np.ndarray, var: np.ndarray
+    ) -> np.ndarray | None:
+        """The quantiles of each row at all levels, (N, levels), if there is a faster
+        way to them than root finding: NaN where there is none, or `None`."""
+        del levels, mean, var
+        return None
+
     def predictive_crps(
         self, y: np.ndarray, mean: np.ndarray, var: np.ndarray
     ) -> np.ndarray | None:

@@ -68,6 +68,12 @@ class Bernoulli(AbstractLikelihood):
         below = np.where(y < 0, 0.0, probability(-mean[0], var[0]))
         return np.where(np.isnan(y), np.nan, np.where(y >= 1, 1.0, below))
 
+    def predictive_quantile(
+        self, levels: np.ndarray, mean: np.ndarray, var: np.ndarray
+    ) -> np.ndarray:
+        below = probability(-mean[0], var[0])
+        return (below[:, None] < levels).astype(float)
+
     def sample(self, rng: np.random.Generator, f: np.ndarray) -> np.ndarray:
         return (rng.random(f[0].shape) < scipy.special.expit(f[0])).astype(float)
 

@@ -9,8 +9,9 @@ import scipy.special
 from jaxtyping import Array
 
 from motleygp.likelihoods._base import AbstractLikelihood
-from motleygp.likelihoods._beta_ridge import RIDGE
+from motleygp.likelihoods._beta_ridge import LINE, RIDGE
 from motleygp.likelihoods._gamma import FINEST
+from motleygp.likelihoods._quantiles import quantiles_on_line
 from motleygp.numerics.chunks import by_chunks
 from motleygp.numerics.integrals import log_expect_exp_of_two
 from motleygp.numerics.library import library_of, sigmoid, softplus
@@ -121,6 +122,11 @@ class Beta(AbstractLikelihood):
         y = np.clip(y, _TINY, _BELOW_ONE)
         at = f[0] + np.log1p(-y) - np.log(y)
         return at, np.sqrt(np.exp(-f[0]) + np.exp(-at))
+
+    def predictive_quantile(
+        self, levels: np.ndarray, mean: np.ndarray, var: np.ndarray
+    ) -> np.ndarray:
+        return self.from_line(quantiles_on_line(LINE, levels, mean, var))
 
     def sample(self, rng: np.random.Generator, f: np.ndarray) -> np.ndarray:
         draws = rng.beta(np.exp(f[0]), np.exp(f[1]))

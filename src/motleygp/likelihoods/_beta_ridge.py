@@ -5,9 +5,11 @@ l = -log(1 - y). All functions take f = log a, and y, log y and log(1 - y).
 """
 
 import numpy as np
+import scipy.special
 
+from motleygp.likelihoods._quantiles import Line
 from motleygp.numerics.integrals import Ridge
-from motleygp.numerics.library import softplus
+from motleygp.numerics.library import sigmoid, softplus
 from motleygp.numerics.special import (
     stirling_remainder,
     stirling_remainder_slope,
@@ -85,3 +87,27 @@ def _slope(
 
 
 RIDGE = Ridge(log_prob_of_positives, _peak, _slope)
+
+
+# p of t = logit y.
+
+
+def _place(f: np.ndarray, g: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    a, b = np.exp(f), np.exp(g)
+    variance = trigamma_excess(a) + trigamma_excess(b) + 1.0 / a + 1.0 / b
+    return scipy.special.psi(a) - scipy.special.psi(b), variance
+
+
+def _terms(f: np.ndarray, g: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    # y (1 - y) p(y) = y^a (1 - y)^b / B(a, b).
+    a, b = np.exp(f), np.exp(g)
+    gammaln = scipy.special.gammaln
+    return a, b, gammaln(a + b) - gammaln(a) - gammaln(b)
+
+
+LINE = Line(
+    _place,
+    _terms,
+    lambda t: (-softplus(-t), -softplus(t)),
+    lambda t, f, g: scipy.special.betainc(np.exp(f), np.exp(g), sigmoid(t)),
+)

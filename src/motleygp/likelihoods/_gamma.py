@@ -8,6 +8,7 @@ import scipy.special
 from jaxtyping import Array
 
 from motleygp.likelihoods._base import AbstractLikelihood
+from motleygp.likelihoods._quantiles import Line, quantiles_on_line
 from motleygp.numerics.chunks import by_chunks
 from motleygp.numerics.integrals import (
     Ridge,
@@ -18,7 +19,7 @@ from motleygp.numerics.library import library_of
 from motleygp.numerics.moments import mean_and_variance
 from motleygp.numerics.packed import covariance
 from motleygp.numerics.quadrature import expect
-from motleygp.numerics.special import stirling_remainder
+from motleygp.numerics.special import stirling_remainder, trigamma_excess
 
 _TINY = np.finfo(float).tiny
 # The smallest spread of y, relative to its mean. On narrower values, training ends
@@ -93,6 +94,11 @@ class Gamma(AbstractLikelihood):
         # Where the mean is y; log y has a standard deviation of 1 / sqrt(shape).
         return f[0] - np.log(np.maximum(y, _TINY)), np.exp(-0.5 * f[0])
 
+    def predictive_quantile(
+        self, levels: np.ndarray, mean: np.ndarray, var: np.ndarray
+    ) -> np.ndarray:
+        return self.from_line(quantiles_on_line(_LINE, levels, mean, var))
+
     def sample(self, rng: np.random.Generator, f: np.ndarray) -> np.ndarray:
         draws = rng.standard_gamma(np.exp(f[0])) * np.exp(-f[1])
         # A shape of 1e-3 draws values below the smallest float; the support is open.
@@ -138,6 +144,25 @@ _RIDGE = Ridge(
     lambda f, g, log_y: _log_prob(g + log_y - f, _shape(f), log_y),
     lambda f, log_y: (f - log_y, _shape(f)),
     _slope,
+)
+
+
+def _place(f: np.ndarray, g: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    shape = np.exp(f)
+    return scipy.special.psi(shape) - g, trigamma_excess(shape) + 1.0 / shape
+
+
+def _terms(f: np.ndarray, g: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    # y p(y) = (y exp g)^a exp(-y exp g) / Gamma(a).
+    shape = np.exp(f)
+    return shape, np.exp(g), shape * g - scipy.special.gammaln(shape)
+
+
+_LINE = Line(
+    _place,
+    _terms,
+    lambda t: (t, -np.exp(t)),
+    lambda t, f, g: scipy.special.gammainc(np.exp(f), np.exp(t + g)),
 )
 
 

@@ -111,6 +111,12 @@ class Gaussian(AbstractReal):
         std = np.sqrt(var[0] + float(self.noise) ** 2)
         return scipy.special.ndtr((y - mean[0]) / std)
 
+    def predictive_quantile(
+        self, levels: np.ndarray, mean: np.ndarray, var: np.ndarray
+    ) -> np.ndarray:
+        std = np.sqrt(var[0] + float(self.noise) ** 2)
+        return mean[0][:, None] + std[:, None] * scipy.special.ndtri(levels)
+
     def predictive_crps(
         self, y: np.ndarray, mean: np.ndarray, var: np.ndarray
     ) -> np.ndarray:
