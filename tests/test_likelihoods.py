@@ -281,6 +281,31 @@ def test_conditional_moments_and_cdf_are_those_of_scipy(case: Case):
 
 
 @every_case
+def test_numpy_gives_what_jax_gives(case: Case):
+    lik = case.likelihood
+    assert lik.in_numpy
+    y, f = _crossed(case, [*case.ordinary, *case.edges], np.linspace(-4.0, 4.0, 5))
+    own: Any = lik
+    value, mean = own.log_prob(y, f), own.conditional_mean(f)
+    assert isinstance(value, np.ndarray) and isinstance(mean, np.ndarray)
+    assert_allclose(value, log_prob(lik, y, f), rtol=1e-11, atol=1e-12)
+    jax_f = jnp.asarray(f)
+    assert_allclose(mean, lik.conditional_mean(jax_f), rtol=1e-13)
+    variance = np.broadcast_to(np.asarray(own.conditional_variance(f)), y.shape)
+    assert_allclose(variance, lik.conditional_variance(jax_f), rtol=1e-13)
+
+
+@every_case
+def test_the_start_moves_each_function_by_the_slope_of_the_mean(case: Case):
+    lik, y = case.likelihood, np.array([0.0, 0.1])
+    f = np.linspace(0.3, 1.1, lik.num_functions)
+    slope = np.abs(jax.jacobian(lik.conditional_mean)(jnp.asarray(f)))
+    most = 0.05 / np.maximum(slope, 1e-300)
+    expected = np.where(slope > 0.05, most, 1.0)
+    assert_allclose(lik.reach(y, f), expected, rtol=1e-12)
+
+
+@every_case
 def test_support(case: Case):
     lik = case.likelihood
     assert lik.in_support(np.array([*case.ordinary, *case.edges])).all()

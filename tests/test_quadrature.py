@@ -160,7 +160,7 @@ def test_log_expect_exp_refuses_three_functions():
         log_expect_exp(lambda f, g, h: f + g + h, three, three)
 
 
-@pytest.mark.parametrize("name", ["gamma"])
+@pytest.mark.parametrize("name", ["gamma", "beta"])
 def test_the_search_for_the_mode_is_long_enough(name, rng, monkeypatch):
     """Likelihoods narrower than q(f), and in its tails: more steps change nothing, and
     the rule in NumPy finds the same."""

@@ -16,6 +16,7 @@ import scipy.special
 from jaxtyping import Float
 from numpy.polynomial import chebyshev
 
+from motleygp.numerics.chunks import chunks
 from motleygp.numerics.packed import colour
 
 # The nodes of f: an even grid in white noise, within this reach. Every other row,
@@ -34,7 +35,8 @@ _LARGEST_SIZE = 1e5
 _FINENESS, _DEGREE = ((0.7, 7), (0.5, 10), (0.35, 14)), 10
 _MARGINS, _WIDER, _LOOKS = (0.8, 0.5), 1.5, 4
 _NUM_NEWTON = 8
-_PAIRS = 1 << 15
+# Rows at a time, which limits the memory; and pairs of nodes of f and t.
+_CHUNK_ROWS, _PAIRS = 512, 1 << 15
 
 Nodes = Float[np.ndarray, "N K"]
 
@@ -65,15 +67,16 @@ def quantiles_on_line(
     inner = np.abs(levels - 0.5) <= 0.5 - LEAST_LEVEL
     if not inner.any():
         return found
-    left = np.arange(mean.shape[1])
-    for fineness in _FINENESS:
-        own = _Rows(line, levels[inner], mean[:, left], var[:, left], *fineness)
-        roots, error = own.roots()
-        good = error <= _LARGEST_ERROR
-        found[np.ix_(left[good], inner)] = roots[good]
-        left = left[~good]
-        if not left.size:
-            break
+    for rows in chunks(mean.shape[1], _CHUNK_ROWS):
+        left = np.arange(rows.start, rows.stop)
+        for fineness in _FINENESS:
+            own = _Rows(line, levels[inner], mean[:, left], var[:, left], *fineness)
+            roots, error = own.roots()
+            good = error <= _LARGEST_ERROR
+            found[np.ix_(left[good], inner)] = roots[good]
+            left = left[~good]
+            if not left.size:
+                break
     return found
 
 

@@ -148,15 +148,13 @@ class AbstractPredictive(abc.ABC):
         def cdf(t: np.ndarray, which: np.ndarray) -> np.ndarray:
             return self[which].inner_cdf(from_line(t))
 
-        with np.errstate(all="ignore"):
-            if self.likelihood.discrete:
-                place = mean, np.sqrt(variance)
-                find = smallest_integers
-            else:
-                place = place_on_line(from_line, mean, np.sqrt(variance))
-                find = roots_on_line
-            centre, scale = (a[rows] for a in place)
-            return from_line(find(cdf, rows, levels, centre, scale))
+        if self.likelihood.discrete:
+            place, find = (mean, np.sqrt(variance)), smallest_integers
+        else:
+            place = place_on_line(from_line, mean, np.sqrt(variance))
+            find = roots_on_line
+        centre, scale = (a[rows] for a in place)
+        return from_line(find(cdf, rows, levels, centre, scale))
 
 
 class Predictive(AbstractPredictive):

@@ -27,6 +27,7 @@ def _probit(p: np.ndarray) -> np.ndarray:
     return scipy.special.ndtri(np.clip(p, _TINY, _BELOW_ONE))
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def place_on_line(
     from_line: Callable[[np.ndarray], np.ndarray],
     mean: Float[np.ndarray, " N"],
@@ -49,6 +50,7 @@ def place_on_line(
     return np.where(known, centre, 0.0), scale
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def roots_on_line(
     cdf: Cdf, rows: np.ndarray, levels: Pairs, centre: Pairs, scale: Pairs
 ) -> Pairs:
@@ -132,6 +134,7 @@ def _chandrupatla(
     return found
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def smallest_integers(
     cdf: Cdf, rows: np.ndarray, levels: Pairs, centre: Pairs, scale: Pairs
 ) -> Pairs:
