@@ -1,6 +1,6 @@
 """Does sharing help? The joint model against `independent()`, default settings.
 
-    python experiments/sharing.py --data-dir DIR      # predicted: half an hour, two cores
+    python experiments/sharing.py --data-dir DIR    # predicted: half an hour, two cores
     python experiments/sharing.py jura t1 --splits 0      # two sets, one split
     python experiments/sharing.py --missing 0.3 --jobs 16 --output missing.csv
     python experiments/sharing.py --set num_latents=4     # an argument of MotleyGP

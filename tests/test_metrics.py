@@ -193,6 +193,35 @@ LINES: dict[str, tuple[Callable, Callable, float, list[float]]] = {
 }
 
 
+@pytest.mark.parametrize("name", ["hetgaussian", "exponential"])
+def test_crps_without_draws_has_more_digits(name: str):
+    line, slope, reach, ys = LINES[name]
+    lik, mean, var = SETTINGS[name]
+    for spread in (1e-6, 1.0, 5.0):
+        own = (np.tile(np.array(a)[:, None], 3) for a in (mean, spread * np.array(var)))
+        p = Predictive(lik, *own)
+        exact = [
+            _integrated_crps(p, row, value, line, slope, 2.0 * reach)
+            for row, value in enumerate(ys)
+        ]
+        found = p.crps_in_closed_form(np.array(ys))
+        assert_allclose(found, exact, rtol=1e-5)
+
+
+def test_crps_of_correlated_functions_without_draws():
+    mean, var = np.array([[0.3], [-0.5]]), np.array([[0.8], [0.5], [-0.5]])
+    p = Predictive(HetGaussian(), mean, var)
+    found = p.crps_in_closed_form(np.array([1.2]))
+    line, slope, reach, _ = LINES["hetgaussian"]
+    assert_allclose(found, _integrated_crps(p, 0, 1.2, line, slope, reach), rtol=1e-5)
+
+
+def test_crps_of_a_variance_that_varies_widely_takes_draws():
+    wide = np.array([[0.1], [25.0]])
+    p = Predictive(HetGaussian(), np.zeros((2, 1)), wide)
+    assert p.crps_in_closed_form(np.ones(1)) is None
+
+
 @pytest.mark.parametrize("name", LINES)
 def test_crps_is_the_integral_of_the_squared_cdf(name: str):
     line, slope, reach, ys = LINES[name]
@@ -230,6 +259,12 @@ def _twins(num_rows: int, units: dict[str, float]) -> list[Predictive]:
     ]
 
 
+@pytest.fixture
+def no_closed_form(monkeypatch):
+    monkeypatch.setattr(HetGaussian, "predictive_crps", lambda *_: None)
+
+
+@pytest.mark.usefixtures("no_closed_form")
 def test_crps_of_many_rows_has_no_bias():
     # 64 draws a row: an estimate that counted pairs of equals would be 1 % too large.
     exact, drawn = _twins(20_000, {})
@@ -237,6 +272,7 @@ def test_crps_of_many_rows_has_no_bias():
     assert_allclose(metrics.crps(drawn, y), metrics.crps(exact, y), rtol=4e-3)
 
 
+@pytest.mark.usefixtures("no_closed_form")
 def test_crps_far_from_zero_keeps_its_digits():
     exact, drawn = _twins(100, {"shift": 1e9})
     y = exact.sample(1, 0)[0]

@@ -8,7 +8,11 @@ import pytest
 import scipy.special as sp
 from numpy.testing import assert_allclose
 
-from motleygp.numerics.special import stirling_remainder
+from motleygp.numerics.special import (
+    stirling_remainder,
+    stirling_remainder_slope,
+    trigamma_excess,
+)
 
 
 def _elementwise(fn):
@@ -34,6 +38,21 @@ def test_remainder_is_that_of_log_gamma():
     log_gamma = sp.gammaln(SMALL)
     error = np.abs(remainder(SMALL) - (SMALL * np.log(SMALL) - SMALL - log_gamma))
     assert np.max(error / np.maximum(1.0, np.abs(log_gamma))) < 1e-12
+
+
+def test_remainder_and_its_slope_are_the_same_in_numpy():
+    for x in (SMALL, LARGE):
+        assert isinstance(stirling_remainder(x), np.ndarray)
+        assert_allclose(stirling_remainder(x), remainder(x), rtol=1e-12, atol=1e-13)
+        assert_allclose(stirling_remainder_slope(x), slope(x), rtol=1e-12)
+
+
+def test_trigamma_excess_is_that_of_the_zeta_function():
+    # Beyond 1000 the difference loses digits: 1 / (2 x^2) + 1 / (6 x^3) there.
+    x = SMALL[SMALL < 1e3]
+    assert_allclose(trigamma_excess(x), sp.zeta(2.0, x) - 1.0 / x, rtol=2e-6)
+    series = 1 / (2 * LARGE**2) + 1 / (6 * LARGE**3) - 1 / (30 * LARGE**5)
+    assert_allclose(trigamma_excess(LARGE), series, rtol=2e-6)
 
 
 def test_remainder_of_integers():

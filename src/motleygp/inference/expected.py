@@ -81,20 +81,21 @@ def _alike(
 
 def log_predictives(
     likelihoods: tuple[AbstractLikelihood, ...],
-    moments: tuple[SpanMoments, ...],
+    moments: tuple[tuple[np.ndarray, np.ndarray], ...],
     data: Dataset,
-) -> Float[Array, " D"]:
-    """Sums of log predictive densities, zero for outputs not in `data`."""
-    sums = jnp.zeros(len(likelihoods))
+) -> Float[np.ndarray, " D"]:
+    """Sums of log predictive densities, zero for outputs not in `data`, in NumPy."""
+    sums = np.zeros(len(likelihoods))
     for block, (mean, var) in zip(data, moments, strict=True):
         sizes = [likelihoods[d].num_functions for d in block.outputs]
         rows = rows_of_blocks(sizes, len(var))
         for place, d in enumerate(block.outputs):
-            exposed = _exposed(block, mean[rows[place][: sizes[place]]], place)
-            log_prob = likelihoods[d].log_predictive(
-                block.y[place], exposed, var[rows[place]]
-            )
-            sums = sums.at[d].set(jnp.sum(_weighted(block, log_prob, place)))
+            own = mean[rows[place][: sizes[place]]]  # a copy
+            if block.log_exposure is not None:
+                own[0] += np.asarray(block.log_exposure[place])
+            y = np.asarray(block.y[place])
+            log_prob = likelihoods[d].log_predictive(y, own, var[rows[place]])
+            sums[d] = np.sum(np.asarray(_weighted(block, log_prob, place)))
     return sums
 
 
@@ -109,6 +110,6 @@ def _exposed(block: Block, mean: Array, places: Any) -> Array:
     return mean.at[..., 0, :].add(block.log_exposure[places])
 
 
-def _weighted(block: Block, terms: Array, places: Any) -> Array:
+def _weighted(block: Block, terms: Any, places: Any) -> Any:
     """Terms of some outputs, (..., N), times their weights."""
     return terms if block.weight is None else terms * block.weight[places]

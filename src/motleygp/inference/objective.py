@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
@@ -84,7 +85,8 @@ def held_out_nlpd(model: Model, q: Posterior, data: Dataset) -> Float[np.ndarray
     """Minus the mean log predictive density of each output."""
     sums = 0.0
     for part in _parts(model.prior, q, data):
-        sums = sums - np.asarray(_log_predictives(model, q, part))
+        moments = jax.tree.map(np.asarray, _moments_at(model, q, part))
+        sums = sums - log_predictives(model.likelihoods, moments, part)
     return sums / _total_weights(data)
 
 
@@ -142,9 +144,8 @@ def _data_terms_and_kl(
 
 
 @compiled
-def _log_predictives(model: Model, q: Posterior, data: Dataset) -> Float[Array, " D"]:
-    moments = _moments(model, q, sites_of(model, data))
-    return log_predictives(model.likelihoods, moments, data)
+def _moments_at(model: Model, q: Posterior, data: Dataset) -> tuple[SpanMoments, ...]:
+    return _moments(model, q, sites_of(model, data))
 
 
 def mix(

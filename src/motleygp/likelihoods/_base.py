@@ -6,21 +6,17 @@ from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 import scipy.optimize
 from jaxtyping import Array, Float, PyTree
 
+from motleygp.likelihoods import _programs
 from motleygp.likelihoods._cdf import at_turns, on_dense_grid
 from motleygp.named import Named
 from motleygp.numerics.chunks import in_chunks
-from motleygp.numerics.compiled import compiled
-from motleygp.numerics.log_integrals import log_expect_exp
 from motleygp.numerics.moments import mean_and_variance
 from motleygp.numerics.quadrature import expect_tensor
 
-# Nodes for prediction, where time matters less, by the number of functions.
-_MOMENT_NODES = {1: 64, 2: 32}
 # A sum over fewer values than these takes less time than to optimise its program.
 _FEW = 10_000
 # A file may ask for any number of nodes, and a two-dimensional rule squares it.
@@ -59,6 +55,9 @@ class AbstractLikelihood(Named):
     """Whether y is 0 or 1, and its mean the probability of 1."""
     turns: ClassVar[bool] = False
     """Whether `turn` is defined."""
+    in_numpy: ClassVar[bool] = False
+    """Whether `log_prob` and `conditional_mean` answer NumPy's arrays in NumPy, complex
+    ones included in the mean."""
 
     num_nodes: int = eqx.field(static=True, default=20, kw_only=True)
     """Gauss-Hermite nodes per dimension of a product rule."""
@@ -129,7 +128,7 @@ class AbstractLikelihood(Named):
         """The standard deviation of each function at the start, from the values y and
         the constant fit f: 1, or less if that would move the mean of y by more than the
         spread of y."""
-        slope = np.abs(np.asarray(_slope(self, f)))
+        slope = np.abs(_mean_slope(self, f))
         spread = np.sqrt(mean_and_variance(y, weight)[1])
         return np.where(slope > spread, spread / np.where(slope > 0, slope, 1.0), 1.0)
 
@@ -148,7 +147,10 @@ class AbstractLikelihood(Named):
         """E[log p(y | f)] for Gaussian f."""
         lifted = y.reshape(y.shape + (1,) * self.num_functions)
         return expect_tensor(
-            lambda *f: self.log_prob(lifted, _stack(f)), mean, var, self.num_nodes
+            lambda *f: self.log_prob(lifted, _programs.stack(f)),
+            mean,
+            var,
+            self.num_nodes,
         )
 
     # Predictions under a Gaussian q(f).
@@ -161,36 +163,26 @@ class AbstractLikelihood(Named):
     def conditional_variance(self, f: Float[Array, "L *N"]) -> Array:
         """var[y | f]."""
 
+    # Predictive distributions, in NumPy: mean and var have one column per row, (L, N)
+    # and (V, N). What a likelihood does not define is compiled from its density.
+
     def predictive_moments(
-        self, mean: Float[Array, "L *N"], var: Float[Array, "V *N"]
-    ) -> tuple[Array, Array]:
+        self, mean: np.ndarray, var: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         """E[y] and var[y] = E[var[y | f]] + var[E[y | f]]."""
-
-        def expectation(fn):
-            nodes = _MOMENT_NODES[self.num_functions]
-            return expect_tensor(lambda *f: fn(_stack(f)), mean, var, nodes)
-
-        first = expectation(self.conditional_mean)
-        centre = first.reshape(first.shape + (1,) * self.num_functions)
-        within = expectation(self.conditional_variance)
-        between = expectation(lambda f: (self.conditional_mean(f) - centre) ** 2)
-        return first, within + between
+        # Stacked outside: inside, the compiler would repeat what both moments share.
+        first, second = in_chunks(
+            lambda m, v: np.stack(_programs.moments(self, m, v)), mean, var
+        )
+        return first, second
 
     def log_predictive(
-        self,
-        y: Float[Array, "*N"],
-        mean: Float[Array, "L *N"],
-        var: Float[Array, "V *N"],
-    ) -> Float[Array, "*N"]:
+        self, y: np.ndarray, mean: np.ndarray, var: np.ndarray
+    ) -> np.ndarray:
         """log E[p(y | f)]: the log density of a new observation."""
-
-        def log_prob(*f: Array) -> Array:
-            extra = f[0].ndim - y.ndim
-            return self.log_prob(y.reshape(y.shape + (1,) * extra), _stack(f))
-
-        return log_expect_exp(log_prob, mean, var)
-
-    # Predictive distributions in NumPy.
+        return in_chunks(
+            lambda y, m, v: _programs.log_predictive(self, y, m, v), y, mean, var
+        )
 
     @abc.abstractmethod
     def cdf(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
@@ -231,6 +223,14 @@ class AbstractLikelihood(Named):
             return at_turns(self.cdf, self.turn, y, mean, var)
         return on_dense_grid(self.cdf, y, mean, var)
 
+    def predictive_quantile(
+        self, levels: np.ndarray, mean: np.ndarray, var: np.ndarray
+    ) -> np.ndarray | None:
+        """The quantiles of each row at all levels, (N, levels), if there is a faster
+        way to them than root finding: NaN where there is none, or `None`."""
+        del levels, mean, var
+        return None
+
     def predictive_crps(
         self, y: np.ndarray, mean: np.ndarray, var: np.ndarray
     ) -> np.ndarray | None:
@@ -269,27 +269,21 @@ class AbstractLikelihood(Named):
 def _constant_loss(
     likelihood: AbstractLikelihood, f: np.ndarray, y: np.ndarray, share: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    program = _constant_loss_and_gradient
+    program = _programs.constant_loss_and_gradient
     if y.size < _FEW:
         program = program.quick
     value, gradient = program(likelihood, f, y, share)
     return np.asarray(value), np.asarray(gradient)
 
 
-# One function for all fits, so that it compiles once for outputs of one kind.
-@compiled
-def _constant_loss_and_gradient(
-    likelihood: AbstractLikelihood, f: Array, y: Array, share: Array
-) -> tuple[Array, Array]:
-    def mean_nll(f: Array) -> Array:
-        constant = jnp.broadcast_to(f[:, None], (f.shape[0], *y.shape))
-        return -jnp.sum(share * likelihood.log_prob(y, constant))
-
-    return jax.value_and_grad(mean_nll)(f)
-
-
-def _stack(f: tuple[Array, ...]) -> Array:
-    return jnp.stack(jnp.broadcast_arrays(*f))
+def _mean_slope(likelihood: AbstractLikelihood, f: np.ndarray) -> np.ndarray:
+    """The derivatives of E[y | f] in each function."""
+    if not likelihood.in_numpy:
+        return np.asarray(_programs.mean_slope(likelihood, f))
+    # By a complex step, which has no difference that could round.
+    moved = f[:, None] + 1e-30j * np.eye(len(f))
+    mean: Any = likelihood.conditional_mean
+    return np.imag(mean(moved)) / 1e-30
 
 
 def fit_constant(
@@ -321,9 +315,8 @@ def constant_log_prob(
     each = np.repeat(f[:, None], len(y), axis=1)
     if likelihood.counts and exposure is not None:
         each[0] += np.log(exposure)
-    return in_chunks(lambda y, f: _log_prob(likelihood, y, f), y, each)
-
-
-# Compiled once for outputs of one kind.
-_slope = compiled(lambda lik, f: jax.jacobian(lik.conditional_mean)(f)).quick
-_log_prob = compiled(lambda lik, y, f: lik.log_prob(y, f)).quick
+    if likelihood.in_numpy:
+        log_prob: Any = likelihood.log_prob
+        with np.errstate(all="ignore"):
+            return log_prob(np.asarray(y), each)
+    return in_chunks(lambda y, f: _programs.log_prob(likelihood, y, f), y, each)

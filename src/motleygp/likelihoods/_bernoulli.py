@@ -1,14 +1,15 @@
 """Binary outputs."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import scipy.special
 from jaxtyping import Array
 
 from motleygp.likelihoods._base import AbstractLikelihood
+from motleygp.numerics.chunks import by_chunks
+from motleygp.numerics.library import sigmoid, softplus
 from motleygp.numerics.logistic import (
     log_probability,
     log_smaller_probability,
@@ -25,9 +26,10 @@ class Bernoulli(AbstractLikelihood):
     support: ClassVar[str] = "0 or 1"
     discrete: ClassVar[bool] = True
     binary: ClassVar[bool] = True
+    in_numpy: ClassVar[bool] = True
 
-    def log_prob(self, y: Array, f: Array) -> Array:
-        return -jax.nn.softplus((1.0 - 2.0 * y) * f[0])
+    def log_prob(self, y: Any, f: Any) -> Any:
+        return -softplus((1.0 - 2.0 * y) * f[0])
 
     def expected_log_prob(self, y: Array, mean: Array, var: Array) -> Array:
         # N(m, v) is symmetric, so the sign flips only the mean.
@@ -35,18 +37,24 @@ class Bernoulli(AbstractLikelihood):
             jax.nn.softplus, (1.0 - 2.0 * y) * mean[0], var[0], self.num_nodes_1d
         )
 
-    def conditional_mean(self, f: Array) -> Array:
-        return jax.nn.sigmoid(f[0])
+    def conditional_mean(self, f: Any) -> Any:
+        return sigmoid(f[0])
 
-    def conditional_variance(self, f: Array) -> Array:
-        return jax.nn.sigmoid(f[0]) * jax.nn.sigmoid(-f[0])
+    def conditional_variance(self, f: Any) -> Any:
+        return sigmoid(f[0]) * sigmoid(-f[0])
 
-    def predictive_moments(self, mean: Array, var: Array) -> tuple[Array, Array]:
+    @by_chunks
+    def predictive_moments(
+        self, mean: np.ndarray, var: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         log_smaller = log_smaller_probability(mean[0], var[0])
-        smaller, larger = jnp.exp(log_smaller), -jnp.expm1(log_smaller)
-        return jnp.where(mean[0] > 0, larger, smaller), smaller * larger
+        smaller, larger = np.exp(log_smaller), -np.expm1(log_smaller)
+        return np.where(mean[0] > 0, larger, smaller), smaller * larger
 
-    def log_predictive(self, y: Array, mean: Array, var: Array) -> Array:
+    @by_chunks
+    def log_predictive(
+        self, y: np.ndarray, mean: np.ndarray, var: np.ndarray
+    ) -> np.ndarray:
         return log_probability((2.0 * y - 1.0) * mean[0], var[0])
 
     def cdf(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
@@ -59,6 +67,12 @@ class Bernoulli(AbstractLikelihood):
         # By the rule of the mean: P(Y <= 0) is 1 - E[y].
         below = np.where(y < 0, 0.0, probability(-mean[0], var[0]))
         return np.where(np.isnan(y), np.nan, np.where(y >= 1, 1.0, below))
+
+    def predictive_quantile(
+        self, levels: np.ndarray, mean: np.ndarray, var: np.ndarray
+    ) -> np.ndarray:
+        below = probability(-mean[0], var[0])
+        return (below[:, None] < levels).astype(float)
 
     def sample(self, rng: np.random.Generator, f: np.ndarray) -> np.ndarray:
         return (rng.random(f[0].shape) < scipy.special.expit(f[0])).astype(float)

@@ -1,21 +1,24 @@
 """Proportions."""
 
 import math
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
 import scipy.special
-from jax.nn import sigmoid, softplus
 from jaxtyping import Array
 
 from motleygp.likelihoods._base import AbstractLikelihood
+from motleygp.likelihoods._beta_ridge import LINE, RIDGE
 from motleygp.likelihoods._gamma import FINEST
-from motleygp.numerics.log_integrals import log_expect_exp
+from motleygp.likelihoods._quantiles import quantiles_on_line
+from motleygp.numerics.chunks import by_chunks
+from motleygp.numerics.integrals import log_expect_exp_of_two
+from motleygp.numerics.library import library_of, sigmoid, softplus
 from motleygp.numerics.logistic import log_smaller_probability
 from motleygp.numerics.moments import mean_and_variance
 from motleygp.numerics.packed import TINY_VARIANCE, covariance
-from motleygp.numerics.quadrature import expect, expect_exps
+from motleygp.numerics.quadrature import expect, expect_exps, hermite_rule
 from motleygp.numerics.special import stirling_remainder
 
 # The predictive variance: the nodes over the difference of the functions, and over one
@@ -44,16 +47,18 @@ class Beta(AbstractLikelihood):
     support: ClassVar[str] = "a number strictly between 0 and 1"
     discrete: ClassVar[bool] = False
     turns: ClassVar[bool] = True
+    in_numpy: ClassVar[bool] = True
 
-    def log_prob(self, y: Array, f: Array) -> Array:
-        log_y, log_1_y = jnp.log(y), jnp.log1p(-y)
-        a, b, d = jnp.exp(f[0]), jnp.exp(f[1]), f[0] - f[1]
+    def log_prob(self, y: Any, f: Any) -> Any:
+        library = library_of(f)
+        log_y, log_1_y = library.log(y), library.log1p(-y)
+        a, b, d = library.exp(f[0]), library.exp(f[1]), f[0] - f[1]
         remainders = (
             stirling_remainder(a) + stirling_remainder(b) - stirling_remainder(a + b)
         )
         divergence = a * (softplus(-d) + log_y) + b * (softplus(d) + log_1_y)
         # It is never positive, but rounding would make it so for a + b beyond 1e16.
-        divergence = jnp.minimum(divergence, 0.0)
+        divergence = library.minimum(divergence, 0.0)
         return divergence + remainders - log_y - log_1_y
 
     def expected_log_prob(self, y: Array, mean: Array, var: Array) -> Array:
@@ -71,55 +76,40 @@ class Beta(AbstractLikelihood):
         divergence = a * (in_a + log_y) + b * (in_b + log_1_y)
         return divergence + of_a + of_b - of_sum - log_y - log_1_y
 
-    def log_predictive(self, y: Array, mean: Array, var: Array) -> Array:
-        # Rounding in `log_prob` grows like a + b, and a wide q(f) has values of 1e15.
-        def log_prob(f: Array, g: Array) -> Array:
-            own = y.reshape(y.shape + (1,) * (f.ndim - y.ndim))
-            return self._log_prob_of_many(own, f, g)
+    @by_chunks
+    def log_predictive(
+        self, y: np.ndarray, mean: np.ndarray, var: np.ndarray
+    ) -> np.ndarray:
+        return log_expect_exp_of_two(RIDGE, mean, var, y, np.log(y), np.log1p(-y))
 
-        return log_expect_exp(log_prob, mean, var)
+    def conditional_mean(self, f: Any) -> Any:
+        return 1.0 / (1.0 + library_of(f).exp(f[1] - f[0]))
 
-    def _log_prob_of_many(self, y: Array, f: Array, g: Array) -> Array:
-        """`log_prob` with the divergence as a sum of positive terms, whose rounding
-        grows like sqrt(a + b).
+    def conditional_variance(self, f: Any) -> Any:
+        library, mean = library_of(f), self.conditional_mean(f)
+        return mean * (1.0 - mean) / (1.0 + library.exp(f[0]) + library.exp(f[1]))
 
-        With p = a / n, n = a + b, it is n [D(p, y) + D(1 - p, 1 - y)], where
-        D(p, y) = p log(p / y) - p + y.
-        """
-        log_y, log_1_y = jnp.log(y), jnp.log1p(-y)
-        a, b, d = jnp.exp(f), jnp.exp(g), f - g
-        n = a + b
-        u, v = -softplus(-d) - log_y, -softplus(d) - log_1_y
-        in_a = a * u - n * (y * jnp.expm1(u))
-        in_b = b * v - n * ((1.0 - y) * jnp.expm1(v))
-        remainders = (
-            stirling_remainder(a) + stirling_remainder(b) - stirling_remainder(n)
-        )
-        # Neither is negative, but rounding would make them so for n beyond 1e30.
-        divergence = jnp.maximum(in_a, 0.0) + jnp.maximum(in_b, 0.0)
-        return remainders - divergence - log_y - log_1_y
-
-    def conditional_mean(self, f: Array) -> Array:
-        return 1.0 / (1.0 + jnp.exp(f[1] - f[0]))
-
-    def conditional_variance(self, f: Array) -> Array:
-        mean = self.conditional_mean(f)
-        return mean * (1.0 - mean) / (1.0 + jnp.exp(f[0]) + jnp.exp(f[1]))
-
-    def predictive_moments(self, mean: Array, var: Array) -> tuple[Array, Array]:
+    @by_chunks
+    @np.errstate(all="ignore")
+    def predictive_moments(
+        self, mean: np.ndarray, var: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         # E[y | f] depends on the difference d of the functions alone.
         c = covariance(var, 2, 0, 1)
         d, spread = mean[0] - mean[1], var[0] + var[1] - 2.0 * c
         log_smaller = log_smaller_probability(d, spread)
-        smaller, larger = jnp.exp(log_smaller), -jnp.expm1(log_smaller)
-        first = jnp.where(d > 0, larger, smaller)
+        smaller, larger = np.exp(log_smaller), -np.expm1(log_smaller)
+        first = np.where(d > 0, larger, smaller)
         # var[y | f] = s'(d) / (1 + n) with s the logistic function and n = a + b.
         nodes, bell = _bell_rule(d, spread)
-        within = jnp.sum(bell * _expected_rest(nodes, mean, var), axis=-1)
+        within = np.sum(bell * _expected_rest(nodes, mean, var), axis=-1)
         # var[s(d)] = p (1 - p) - E[s'(d)] loses digits where the functions hardly vary.
-        wide = smaller * larger - jnp.sum(bell, axis=-1)
-        narrow = expect(lambda d: (sigmoid(d) - first[..., None]) ** 2, d, spread, 64)
-        return first, within + jnp.where(spread < _WIDE, narrow, wide)
+        between = smaller * larger - np.sum(bell, axis=-1)
+        own = spread < _WIDE
+        z, weights = hermite_rule(64, trim=True)
+        nodes = d[own, None] + np.sqrt(np.maximum(spread[own], 0.0))[:, None] * z
+        between[own] = (sigmoid(nodes) - first[own, None]) ** 2 @ weights
+        return first, within + between
 
     def cdf(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
         return scipy.special.betainc(np.exp(f[0]), np.exp(f[1]), np.clip(y, 0.0, 1.0))
@@ -129,6 +119,11 @@ class Beta(AbstractLikelihood):
         y = np.clip(y, _TINY, _BELOW_ONE)
         at = f[0] + np.log1p(-y) - np.log(y)
         return at, np.sqrt(np.exp(-f[0]) + np.exp(-at))
+
+    def predictive_quantile(
+        self, levels: np.ndarray, mean: np.ndarray, var: np.ndarray
+    ) -> np.ndarray:
+        return self.from_line(quantiles_on_line(LINE, levels, mean, var))
 
     def sample(self, rng: np.random.Generator, f: np.ndarray) -> np.ndarray:
         draws = rng.beta(np.exp(f[0]), np.exp(f[1]))
@@ -154,45 +149,45 @@ class Beta(AbstractLikelihood):
         return np.log([mean * total, (1.0 - mean) * total])
 
 
-def _bell_rule(mean: Array, var: Array) -> tuple[Array, Array]:
+def _bell_rule(mean: np.ndarray, var: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Nodes of d ~ N(mean, var), and their weights times s'(d) = s(d) s(-d), which is a
     bell that decays like exp(-|d|)."""
-    v = jnp.maximum(var, TINY_VARIANCE)
-    std = jnp.sqrt(v)
+    v = np.maximum(var, TINY_VARIANCE)
+    std = np.sqrt(v)
     # The weight exp(-|d|) moves the mean by the variance, to 0 at most.
-    top = jnp.sign(mean) * jnp.maximum(jnp.abs(mean) - v, 0.0)
-    reach = jnp.minimum(_REACH * std, _LONGEST)
+    top = np.sign(mean) * np.maximum(np.abs(mean) - v, 0.0)
+    reach = np.minimum(_REACH * std, _LONGEST)
     d = top[..., None] + reach[..., None] * np.linspace(-1.0, 1.0, _BELL_NODES)
     spacing = reach * (2.0 / math.sqrt(2.0 * math.pi) / (_BELL_NODES - 1)) / std
     half = -0.5 / v[..., None]
-    bell = jnp.exp(half * (d - mean[..., None]) ** 2 - jnp.abs(d))
-    return d, spacing[..., None] * bell / (1.0 + jnp.exp(-jnp.abs(d))) ** 2
+    bell = np.exp(half * (d - mean[..., None]) ** 2 - np.abs(d))
+    return d, spacing[..., None] * bell / (1.0 + np.exp(-np.abs(d))) ** 2
 
 
-def _expected_rest(d: Array, mean: Array, var: Array) -> Array:
+def _expected_rest(d: np.ndarray, mean: np.ndarray, var: np.ndarray) -> np.ndarray:
     """E[1 / (1 + n)] given f_1 - f_2 = d, at nodes along the last axis.
 
     n = 2 cosh(d / 2) exp(h) with h = (f_1 + f_2) / 2, a Gaussian given d. It is a
     product over d and the noise of h: few exponentials serve all pairs of nodes.
     """
     c = covariance(var, 2, 0, 1)
-    v = jnp.maximum(var[0] + var[1] - 2.0 * c, TINY_VARIANCE)
+    v = np.maximum(var[0] + var[1] - 2.0 * c, TINY_VARIANCE)
     slope = 0.5 * (var[0] - var[1]) / v
     rest = 0.25 * (var[0] + var[1] + 2.0 * c) - slope**2 * v
-    std = jnp.sqrt(jnp.maximum(rest, TINY_VARIANCE))[..., None]
+    std = np.sqrt(np.maximum(rest, TINY_VARIANCE))[..., None]
     away = d - (mean[0] - mean[1])[..., None]
     h = 0.5 * (mean[0] + mean[1])[..., None] + slope[..., None] * away
     # Squares must not overflow; beyond these ends, 1 / (1 + n) is 0 or 1 to all digits.
-    log_size = jnp.clip(h + 0.5 * jnp.abs(d), -_MOST, _MOST)
-    size = jnp.exp(log_size) * (1.0 + jnp.exp(-jnp.abs(d)))
+    log_size = np.clip(h + 0.5 * np.abs(d), -_MOST, _MOST)
+    size = np.exp(log_size) * (1.0 + np.exp(-np.abs(d)))
     z = np.linspace(0.0, _REACH, _SIZE_NODES)
     weights = np.exp(-0.5 * z**2)
     weights[0] *= 0.5
-    both = 2.0 * jnp.cosh(jnp.minimum(std * z, _MOST))
+    both = 2.0 * np.cosh(np.minimum(std * z, _MOST))
     # 1 / (1 + n) at noise z and -z in one fraction. Term by term, the compiler makes
     # one loop of the sum, without an array of all pairs.
     square = size * size
-    total = jnp.zeros_like(size)
+    total = np.zeros_like(size)
     for k, w in enumerate(weights / (2.0 * np.sum(weights))):
         inner = size * both[..., k, None]
         total = total + w * (2.0 + inner) / (1.0 + inner + square)

@@ -13,18 +13,23 @@ import scipy.special
 from jaxtyping import Array, Float, PyTree
 
 from motleygp.likelihoods._real import AbstractReal
-from motleygp.numerics.log_integrals import log_expect_exp
+from motleygp.numerics.chunks import by_chunks, chunks
+from motleygp.numerics.integrals import log_expect_exp_of_one
+from motleygp.numerics.library import library_of
 from motleygp.numerics.moments import mean_and_variance
 from motleygp.numerics.packed import TINY_VARIANCE, covariance
 from motleygp.numerics.steps import SMOOTH, stepped_rule
 
 _LOG_2PI = math.log(2.0 * math.pi)
 _FLAT = 1e-9
+# The CRPS: the reach of nodes of f_2 in standard deviations, their largest distance and
+# number, and the pairs of them at a time.
+_CRPS_REACH, _CRPS_SPACING, _CRPS_MOST, _CRPS_PAIRS = 7.0, 0.45, 160, 1 << 15
 
 
-def _log_normal(y: Array, mean: Array, log_variance: Array) -> Array:
+def _log_normal(y: Any, mean: Any, log_variance: Any) -> Any:
     """log N(y | mean, exp(log_variance))."""
-    square = (y - mean) ** 2 * jnp.exp(-log_variance)
+    square = (y - mean) ** 2 * library_of(log_variance).exp(-log_variance)
     return -0.5 * (_LOG_2PI + log_variance + square)
 
 
@@ -34,6 +39,7 @@ class Gaussian(AbstractReal):
     name: ClassVar[str] = "gaussian"
     parts: ClassVar[Mapping[str, str]] = MappingProxyType({"noise": "log_noise"})
     functions: ClassVar[tuple[str, ...]] = ("mean",)
+    in_numpy: ClassVar[bool] = True
 
     log_noise: Float[Array, ""]
     fixed: bool = eqx.field(static=True)
@@ -76,8 +82,11 @@ class Gaussian(AbstractReal):
     def _with_log_noise(self, log_noise: Array) -> "Gaussian":
         return eqx.tree_at(lambda lik: lik.log_noise, self, log_noise)
 
-    def log_prob(self, y: Array, f: Array) -> Array:
-        return _log_normal(y, f[0], 2.0 * self.log_noise)
+    def log_prob(self, y: Any, f: Any) -> Any:
+        log_noise = self.log_noise
+        if library_of(f) is np:
+            log_noise = np.asarray(log_noise)
+        return _log_normal(y, f[0], 2.0 * log_noise)
 
     def expected_log_prob(self, y: Array, mean: Array, var: Array) -> Array:
         precision = jnp.exp(-2.0 * self.log_noise)
@@ -86,11 +95,15 @@ class Gaussian(AbstractReal):
     def conditional_variance(self, f: Array) -> Array:
         return jnp.broadcast_to(self.noise**2, f[0].shape)
 
-    def predictive_moments(self, mean: Array, var: Array) -> tuple[Array, Array]:
-        return mean[0], var[0] + self.noise**2
+    def predictive_moments(
+        self, mean: np.ndarray, var: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        return mean[0], var[0] + float(self.noise) ** 2
 
-    def log_predictive(self, y: Array, mean: Array, var: Array) -> Array:
-        return _log_normal(y, mean[0], jnp.log(var[0] + self.noise**2))
+    def log_predictive(
+        self, y: np.ndarray, mean: np.ndarray, var: np.ndarray
+    ) -> np.ndarray:
+        return _log_normal(y, mean[0], np.log(var[0] + float(self.noise) ** 2))
 
     def cdf(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
         return scipy.special.ndtr((y - f[0]) / float(self.noise))
@@ -101,15 +114,18 @@ class Gaussian(AbstractReal):
         std = np.sqrt(var[0] + float(self.noise) ** 2)
         return scipy.special.ndtr((y - mean[0]) / std)
 
+    def predictive_quantile(
+        self, levels: np.ndarray, mean: np.ndarray, var: np.ndarray
+    ) -> np.ndarray:
+        std = np.sqrt(var[0] + float(self.noise) ** 2)
+        return mean[0][:, None] + std[:, None] * scipy.special.ndtri(levels)
+
     def predictive_crps(
         self, y: np.ndarray, mean: np.ndarray, var: np.ndarray
     ) -> np.ndarray:
-        """std (z (2 Phi(z) - 1) + 2 phi(z) - 1 / sqrt(pi)), z = (y - mean) / std."""
-        std = np.sqrt(var[0] + float(self.noise) ** 2)
-        z = (y - mean[0]) / std
-        density = np.exp(-0.5 * z**2) / math.sqrt(2.0 * math.pi)
-        spread = z * (2.0 * scipy.special.ndtr(z) - 1.0) + 2.0 * density
-        return std * (spread - 1.0 / math.sqrt(math.pi))
+        """E|Y - y| - std / sqrt(pi)."""
+        variance = var[0] + float(self.noise) ** 2
+        return _mean_size(mean[0] - y, variance) - np.sqrt(variance / math.pi)
 
     def sample(self, rng: np.random.Generator, f: np.ndarray) -> np.ndarray:
         return f[0] + float(self.noise) * rng.standard_normal(f[0].shape)
@@ -127,6 +143,14 @@ class Gaussian(AbstractReal):
         return fitted, np.array([mean])
 
 
+def _mean_size(mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
+    """E|x| for x ~ N(mean, variance)."""
+    std = np.sqrt(variance)
+    z = mean / std
+    density = np.exp(-0.5 * z**2) / math.sqrt(2.0 * math.pi)
+    return mean * (2.0 * scipy.special.ndtr(z) - 1.0) + 2.0 * std * density
+
+
 def _given_second(var: Any) -> tuple[Any, Any]:
     """The slope of E[f_1 | f_2] in f_2, and var[f_1 | f_2]."""
     v, c = var[1] + TINY_VARIANCE, covariance(var, 2, 0, 1)
@@ -139,8 +163,9 @@ class HetGaussian(AbstractReal):
 
     name: ClassVar[str] = "hetgaussian"
     functions: ClassVar[tuple[str, ...]] = ("mean", "log variance")
+    in_numpy: ClassVar[bool] = True
 
-    def log_prob(self, y: Array, f: Array) -> Array:
+    def log_prob(self, y: Any, f: Any) -> Any:
         return _log_normal(y, f[0], f[1])
 
     def expected_log_prob(self, y: Array, mean: Array, var: Array) -> Array:
@@ -153,21 +178,25 @@ class HetGaussian(AbstractReal):
     def conditional_variance(self, f: Array) -> Array:
         return jnp.exp(f[1])
 
-    def predictive_moments(self, mean: Array, var: Array) -> tuple[Array, Array]:
-        return mean[0], var[0] + jnp.exp(mean[1] + 0.5 * var[1])
+    @np.errstate(over="ignore")
+    def predictive_moments(
+        self, mean: np.ndarray, var: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        return mean[0], var[0] + np.exp(mean[1] + 0.5 * var[1])
 
-    def log_predictive(self, y: Array, mean: Array, var: Array) -> Array:
+    @by_chunks
+    def log_predictive(
+        self, y: np.ndarray, mean: np.ndarray, var: np.ndarray
+    ) -> np.ndarray:
         # f_1 integrates in closed form; only f_2 needs quadrature.
         slope, rest = _given_second(var)
 
-        def log_prob(f: Array) -> Array:
-            extra = (1,) * (f.ndim - y.ndim)
-            a, m, n, k, v = (
-                t.reshape(t.shape + extra) for t in (y, *mean, slope, rest)
-            )
-            return _log_normal(a, m + k * (f - n), jnp.log(v + jnp.exp(f)))
+        def log_prob(f: Any, y: Any, m: Any, n: Any, k: Any, rest: Any) -> np.ndarray:
+            variance = rest + np.exp(f)
+            square = (y - m - k * (f - n)) ** 2 / variance
+            return -0.5 * (_LOG_2PI + np.log(variance) + square)
 
-        return log_expect_exp(log_prob, mean[1:], var[1:2])
+        return log_expect_exp_of_one(log_prob, mean[1], var[1], y, *mean, slope, rest)
 
     def cdf(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
         return scipy.special.ndtr((y - f[0]) * np.exp(-0.5 * f[1]))
@@ -187,6 +216,33 @@ class HetGaussian(AbstractReal):
         centre = mean[0][..., None] + slope[..., None] * (f - mean[1][..., None])
         below = scipy.special.ndtr((y[..., None] - centre) / std)
         return np.sum(below * weights, axis=-1)
+
+    def predictive_crps(
+        self, y: np.ndarray, mean: np.ndarray, var: np.ndarray
+    ) -> np.ndarray | None:
+        """E|Y - y| - 1/2 E|Y - Y'| by sums over f_2, given which y is Gaussian; `None`
+        where f_2 varies so much that draws are as fast.
+        """
+        std = np.sqrt(np.max(var[1], initial=TINY_VARIANCE))
+        # The size of Y, exp(f_2 / 2), moves the mean of f_2 by half of the variance.
+        length = 2.0 * _CRPS_REACH * std + 0.5 * std**2
+        number = math.ceil(length / min(0.5 * std, _CRPS_SPACING)) + 1
+        if number > _CRPS_MOST:
+            return None
+        z = np.linspace(-_CRPS_REACH, _CRPS_REACH + 0.5 * std, number)
+        weights = np.exp(-0.5 * z**2)
+        weights /= np.sum(weights)
+        slope, rest = _given_second(var)
+        found = np.empty(y.shape)
+        for rows in chunks(len(y), max(1, _CRPS_PAIRS // number**2)):
+            away = np.sqrt(var[1, rows])[:, None] * z
+            variance = rest[rows, None] + np.exp(mean[1, rows, None] + away)
+            centre = mean[0, rows, None] + slope[rows, None] * away
+            single = _mean_size(centre - y[rows, None], variance) @ weights
+            between = centre[:, :, None] - centre[:, None]
+            pairs = _mean_size(between, variance[:, :, None] + variance[:, None])
+            found[rows] = single - 0.5 * (pairs @ weights @ weights)
+        return found
 
     def sample(self, rng: np.random.Generator, f: np.ndarray) -> np.ndarray:
         return f[0] + np.exp(0.5 * f[1]) * rng.standard_normal(f[0].shape)

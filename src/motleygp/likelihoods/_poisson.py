@@ -1,6 +1,6 @@
 """Counts."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import jax.scipy.special as jsp
@@ -9,6 +9,9 @@ import scipy.special
 from jaxtyping import Array
 
 from motleygp.likelihoods._base import AbstractLikelihood
+from motleygp.numerics.chunks import by_chunks
+from motleygp.numerics.integrals import log_expect_exp_of_one
+from motleygp.numerics.library import library_of
 from motleygp.numerics.special import stirling_remainder
 
 
@@ -21,29 +24,42 @@ class Poisson(AbstractLikelihood):
     discrete: ClassVar[bool] = True
     counts: ClassVar[bool] = True
     turns: ClassVar[bool] = True
+    in_numpy: ClassVar[bool] = True
 
-    def log_prob(self, y: Array, f: Array) -> Array:
+    def log_prob(self, y: Any, f: Any) -> Any:
         # With t = f - log y: log p = -y (exp t - 1 - t) + r(y) - log y. As for Gamma,
         # nothing large cancels.
-        count = jnp.maximum(y, 1.0)
-        t = f[0] - jnp.log(count)
-        positive = -count * (jnp.expm1(t) - t) + stirling_remainder(count)
-        return jnp.where(y > 0, positive - jnp.log(count), -jnp.exp(f[0]))
+        library = library_of(f)
+        count = library.maximum(y, 1.0)
+        t = f[0] - library.log(count)
+        positive = -count * (library.expm1(t) - t) + stirling_remainder(count)
+        return library.where(y > 0, positive - library.log(count), -library.exp(f[0]))
 
     def expected_log_prob(self, y: Array, mean: Array, var: Array) -> Array:
         rate = jnp.exp(mean[0] + 0.5 * var[0])
         return y * mean[0] - rate - jsp.gammaln(y + 1.0)
 
-    def conditional_mean(self, f: Array) -> Array:
-        return jnp.exp(f[0])
+    def conditional_mean(self, f: Any) -> Any:
+        return library_of(f).exp(f[0])
 
-    def conditional_variance(self, f: Array) -> Array:
-        return jnp.exp(f[0])
+    def conditional_variance(self, f: Any) -> Any:
+        return library_of(f).exp(f[0])
 
-    def predictive_moments(self, mean: Array, var: Array) -> tuple[Array, Array]:
-        rate = jnp.exp(mean[0] + 0.5 * var[0])
+    @np.errstate(over="ignore")
+    def predictive_moments(
+        self, mean: np.ndarray, var: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        rate = np.exp(mean[0] + 0.5 * var[0])
         # In this order, a rate whose square overflows has a variance.
-        return rate, rate + rate * (rate * jnp.expm1(var[0]))
+        return rate, rate + rate * (rate * np.expm1(var[0]))
+
+    @by_chunks
+    def log_predictive(
+        self, y: np.ndarray, mean: np.ndarray, var: np.ndarray
+    ) -> np.ndarray:
+        return log_expect_exp_of_one(
+            lambda f, y: self.log_prob(y, f[None]), mean[0], var[0], y
+        )
 
     def cdf(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
         # P(Y <= k) is the upper regularised incomplete gamma Q(k + 1, rate).

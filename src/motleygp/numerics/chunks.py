@@ -1,7 +1,10 @@
 """Evaluation in chunks of rows, so that its memory does not grow with their number."""
 
+import functools as ft
 from collections.abc import Callable, Iterable
+from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
@@ -47,3 +50,20 @@ def in_chunks(
         joined[..., rows] = part
     assert joined is not None
     return joined
+
+
+def by_chunks(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of arrays whose last axis is rows, and of results that have rows, too,
+    applied chunk by chunk. In NumPy, the last chunk may be smaller."""
+
+    @ft.wraps(method)
+    def whole(self: Any, *arrays: np.ndarray) -> Any:
+        total = arrays[-1].shape[-1]
+        if total <= _CHUNK_ROWS:
+            return method(self, *arrays)
+        parts = [
+            method(self, *(a[..., rows] for a in arrays)) for rows in chunks(total)
+        ]
+        return jax.tree.map(lambda *p: np.concatenate(p, -1), *parts)
+
+    return whole

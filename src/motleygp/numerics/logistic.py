@@ -11,14 +11,13 @@ in which nothing is negative: small probabilities have all their digits, too.
 
 import functools as ft
 import math
-from types import ModuleType
 from typing import Any
 
-import jax.numpy as jnp
 import jax.scipy.special as jsp
 import numpy as np
 import scipy.special
 
+from motleygp.numerics.library import library_of
 from motleygp.numerics.packed import TINY_VARIANCE
 
 # The window ends where the integrand has fallen by exp(-30) from its peak.
@@ -38,7 +37,7 @@ def _legendre(num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
 def log_smaller_probability(mean: Any, var: Any, num_nodes: int = _NUM_NODES) -> Any:
     """log E[s(-|mean| + noise)], noise ~ N(0, var), in the library of the arguments: at
     most log 1/2. One rule serves means, densities and distribution functions."""
-    library: ModuleType = np if isinstance(mean, np.ndarray) else jnp
+    library = library_of(mean)
     log_ndtr = scipy.special.log_ndtr if library is np else jsp.log_ndtr
     nodes, weights = _legendre(num_nodes)
     m, v = library.abs(mean), library.maximum(var, TINY_VARIANCE)
@@ -65,14 +64,14 @@ def log_smaller_probability(mean: Any, var: Any, num_nodes: int = _NUM_NODES) ->
 
 def probability(mean: Any, var: Any, num_nodes: int = _NUM_NODES) -> Any:
     """E[s(f)] for f ~ N(mean, var)."""
-    library: ModuleType = np if isinstance(mean, np.ndarray) else jnp
+    library = library_of(mean)
     smaller = library.exp(log_smaller_probability(mean, var, num_nodes))
     return library.where(mean > 0, 1.0 - smaller, smaller)
 
 
 def log_probability(mean: Any, var: Any) -> Any:
     """log E[s(f)] for f ~ N(mean, var)."""
-    library: ModuleType = np if isinstance(mean, np.ndarray) else jnp
+    library = library_of(mean)
     log_smaller = log_smaller_probability(mean, var)
     log_larger = library.log1p(-library.exp(log_smaller))
     return library.where(mean > 0, log_larger, log_smaller)

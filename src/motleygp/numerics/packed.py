@@ -13,6 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from motleygp.numerics.library import library_of
+
 # A variance below this is rounding error; the floor keeps d sqrt(v)/dv finite.
 TINY_VARIANCE = 1e-18
 # The same for a conditional variance, which is a difference: relative to the variance.
@@ -62,7 +64,7 @@ def covariance(var: Any, size: int, a: int, b: int) -> Any:
 
 def unpacked(var: Any, size: int) -> Any:
     """The covariance matrices, along the first two axes."""
-    library = np if isinstance(var, np.ndarray) else jnp
+    library = library_of(var)
     each = range(size)
     return library.stack(
         [library.stack([covariance(var, size, a, b) for b in each]) for a in each]

@@ -155,8 +155,7 @@ def _guarded(guard: Guard | None) -> Callable[..., _PartStep]:
             half = inverse_lower(cholesky(precision))
             push = length * impulse - b * terms.gradient
             mean = q.mean + (half @ push) @ half
-            new = Posterior(mean, precision, half)
-            return new, part_divergence(new, q)
+            return (new := Posterior(mean, precision, half)), part_divergence(new, q)
 
         if guard is None:
             new, divergence = attempt(jnp.ones(()))

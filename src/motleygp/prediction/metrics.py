@@ -33,10 +33,7 @@ def rmse(p: AbstractPredictive, y: ArrayLike) -> float:
 
 
 def mae(p: AbstractPredictive, y: ArrayLike) -> float:
-    """The mean of |y - median|.
-
-    The median takes root finding, so this is the slowest score for Beta and Gamma.
-    """
+    """The mean of |y - median|."""
     errors = _absolute_errors(*_observed(p, y))
     return float(np.mean(errors))
 
@@ -70,10 +67,11 @@ def crps(
 
         E|Y - y| - 1/2 E|Y - Y'|,    Y, Y' ~ p independent.
 
-    It has a closed form for Gaussian outputs, and is the Brier score for binary ones.
-    For other outputs it is estimated from a million draws, divided among the rows, with
-    at least 64 and at most 65536 per row. The standard error of the mean is about a
-    thousandth of it, and below a hundredth for a single row.
+    It is computed exactly for Gaussian, HetGaussian and Exponential outputs, and is the
+    Brier score for binary ones. For other outputs it is estimated from a million draws,
+    divided among the rows, with at least 64 and at most 65536 per row. The standard
+    error of the mean is about a thousandth of it, and below a hundredth for a single
+    row.
     """
     if p.likelihood.binary:
         return brier(p, y)

@@ -2,30 +2,24 @@
 
 import abc
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import scipy.special
 from numpy.typing import ArrayLike
-from scipy.optimize import elementwise
 
 from motleygp.likelihoods import AbstractLikelihood
-from motleygp.numerics.chunks import chunks, in_chunks
-from motleygp.numerics.compiled import compiled
+from motleygp.numerics.chunks import chunks
 from motleygp.numerics.packed import factor, num_packed
 from motleygp.numerics.sharing import as_floats
 from motleygp.prediction.functions import check_number_of_draws
+from motleygp.prediction.quantiles import (
+    place_on_line,
+    roots_on_line,
+    smallest_integers,
+)
 from motleygp.tables.columns import as_column
-
-# The search for a quantile ends here, near the limits of floats.
-_LINE_REACH = 2.0**60
-# Its relative error, in y and in the level.
-_ROOT_DIGITS = 1e-13
-
-_log_predictive = compiled(lambda lik, y, m, v: lik.log_predictive(y, m, v))
-# Stacked outside: inside, the compiler would repeat what both moments share.
-_moments = compiled(lambda lik, m, v: lik.predictive_moments(m, v))
 
 
 class AbstractPredictive(abc.ABC):
@@ -130,68 +124,37 @@ class AbstractPredictive(abc.ABC):
         tail = 0.5 * (1.0 - coverage)
         return self.quantile([tail, 1.0 - tail])
 
+    def quantile_by_rule(self, levels: np.ndarray) -> np.ndarray | None:
+        """The quantiles in the likelihood's units, NaN where a search must find them;
+        `None` if it must for all."""
+        del levels
+        return None
+
     def inner_quantile(self, levels: np.ndarray) -> np.ndarray:
-        find = self._integer_quantile if self.likelihood.discrete else self._root
-        return np.stack([find(level) for level in levels], axis=1)
+        """The quantiles in the likelihood's units: (N, levels)."""
+        found = self.quantile_by_rule(levels)
+        if found is None:
+            found = np.full((len(self), len(levels)), np.nan)
+        rows, columns = np.nonzero(np.isnan(found))
+        if len(rows):
+            found[rows, columns] = self._searched(rows, levels[columns])
+        return found
 
-    def _cdf_on_line(self, t: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """The cdf of some rows at `from_line(t)`."""
-        return self[rows].inner_cdf(self.likelihood.from_line(t))
+    def _searched(self, rows: np.ndarray, levels: np.ndarray) -> np.ndarray:
+        """The quantile of each of these rows at its level."""
+        mean, variance = self.inner_moments()
+        from_line = self.likelihood.from_line
 
-    def _root(self, level: float) -> np.ndarray:
-        """The y at which the cdf is `level`, by root finding on the real line.
+        def cdf(t: np.ndarray, which: np.ndarray) -> np.ndarray:
+            return self[which].inner_cdf(from_line(t))
 
-        If no root lies within `_LINE_REACH`, the end of that range nearest to it.
-        """
-
-        def excess(t: np.ndarray, rows: np.ndarray) -> np.ndarray:
-            return self._cdf_on_line(t, rows.astype(int)) - level
-
-        rows = np.arange(len(self))
-        low, below = self._end(-1.0, lambda t, r: excess(t, r) < 0)
-        high, above = self._end(1.0, lambda t, r: excess(t, r) > 0)
-        found, inside = np.where(below, high, low), below & above
-        if inside.any():
-            bracket, kept = (low[inside], high[inside]), rows[inside].astype(float)
-            ends = {
-                "xrtol": _ROOT_DIGITS,
-                "fatol": _ROOT_DIGITS * min(level, 1 - level),
-            }
-            root = elementwise.find_root(excess, bracket, args=(kept,), tolerances=ends)
-            found[inside] = root.x
-        return self.likelihood.from_line(found)
-
-    def _end(
-        self, start: float, passed: Callable[[np.ndarray, np.ndarray], np.ndarray]
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """One end of a bracket per row, doubled until `passed`, and if it passed."""
-        end, done = np.full(len(self), start), np.zeros(len(self), bool)
-        while True:
-            left = np.flatnonzero(~done)
-            done[left] = passed(end[left], left)
-            left = left[~done[left]]
-            if not len(left) or abs(end[left[0]]) > _LINE_REACH:
-                return end, done
-            end[left] *= 2.0
-
-    def _integer_quantile(self, level: float) -> np.ndarray:
-        """The smallest integer of the support whose cdf is at least `level`."""
-
-        def reaches(y: np.ndarray) -> np.ndarray:
-            return self._cdf_on_line(y, np.arange(len(self))) >= level
-
-        below, above = np.full(len(self), -1.0), np.zeros(len(self))
-        while not (reached := reaches(above)).all() and above.max() < _LINE_REACH:
-            below = np.where(reached, below, above)
-            above = np.where(reached, above, 2.0 * above + 1.0)
-        middle = np.floor(0.5 * (below + above))
-        # Not until they are one apart: beyond 2^53, neighbouring floats are not.
-        while ((below < middle) & (middle < above)).any():
-            reached = reaches(middle)
-            above = np.where(reached, middle, above)
-            below = np.where(reached, below, middle)
-            middle = np.floor(0.5 * (below + above))
-        return self.likelihood.from_line(above)
+        if self.likelihood.discrete:
+            place, find = (mean, np.sqrt(variance)), smallest_integers
+        else:
+            place = place_on_line(from_line, mean, np.sqrt(variance))
+            find = roots_on_line
+        centre, scale = (a[rows] for a in place)
+        return from_line(find(cdf, rows, levels, centre, scale))
 
 
 class Predictive(AbstractPredictive):
@@ -238,16 +201,15 @@ class Predictive(AbstractPredictive):
     def inner_moments(self) -> np.ndarray:
         # Kept for these f: users ask for a mean, and then for a standard deviation.
         if self._known is None or self._known[0] is not self.f_mean:
-            found = in_chunks(
-                lambda m, v: np.stack(_moments(self.likelihood, m, v)),
-                self.f_mean,
-                self.f_var,
-            )
-            self._known = self.f_mean, found
+            found = self.likelihood.predictive_moments(self.f_mean, self.f_var)
+            self._known = self.f_mean, np.stack(found)
         return self._known[1]
 
     def inner_cdf(self, y: np.ndarray) -> np.ndarray:
         return self.likelihood.predictive_cdf(y, self.f_mean, self.f_var)
+
+    def quantile_by_rule(self, levels: np.ndarray) -> np.ndarray | None:
+        return self.likelihood.predictive_quantile(levels, self.f_mean, self.f_var)
 
     def crps_in_closed_form(self, y: np.ndarray) -> np.ndarray | None:
         inside = self._inside(y)
@@ -259,16 +221,14 @@ class Predictive(AbstractPredictive):
         seen = ~np.isnan(inside)
         valid = np.zeros_like(seen)
         valid[seen] = self.likelihood.in_support(inside[seen])
-        # Rows without a valid y get a stand-in, so that one program serves all rows.
-        stand_in = inside[valid][0] if valid.any() else 0.0
-        scored = in_chunks(
-            lambda y, m, v: _log_predictive(self.likelihood, y, m, v),
-            np.where(valid, inside, stand_in),
-            self.f_mean,
-            self.f_var,
-        )
-        value = np.where(valid, scored - np.log(self.scale), -np.inf)
-        return np.where(seen, value, np.nan)
+        value = np.where(seen, -np.inf, np.nan)
+        if valid.any():
+            # Other rows get a stand-in: a likelihood that is compiled has one program
+            # for this number of rows.
+            y = np.where(valid, inside, inside[valid][0])
+            scored = self.likelihood.log_predictive(y, self.f_mean, self.f_var)
+            value[valid] = scored[valid] - np.log(self.scale)
+        return value
 
     def sample(
         self, n: int = 1, random_state: int | np.random.Generator | None = None
