@@ -138,6 +138,17 @@ class _PartStep(NamedTuple):
     divergence: Scalar
 
 
+def _moved(
+    q: Posterior, terms: NaturalTerms, impulse: Float[Array, " S"], b: Scalar
+) -> tuple[Posterior, Scalar]:
+    """One part after a step of length b, and KL[q_new || q_old]."""
+    precision = (1.0 - b) * q.precision + b * terms.target
+    half = inverse_lower(cholesky(precision))
+    mean = q.mean + (half @ (impulse - b * terms.gradient)) @ half
+    new = Posterior(mean, precision, half)
+    return new, part_divergence(new, q)
+
+
 def _guarded(guard: Guard | None) -> Callable[..., _PartStep]:
     def one_part(
         q: Posterior,
@@ -150,12 +161,7 @@ def _guarded(guard: Guard | None) -> Callable[..., _PartStep]:
         impulse = upsilon * (q.precision @ (q.mean - previous_mean))
 
         def attempt(length: Scalar) -> tuple[Posterior, Scalar]:
-            b = beta * length
-            precision = (1.0 - b) * q.precision + b * terms.target
-            half = inverse_lower(cholesky(precision))
-            push = length * impulse - b * terms.gradient
-            mean = q.mean + (half @ push) @ half
-            return (new := Posterior(mean, precision, half)), part_divergence(new, q)
+            return _moved(q, terms, length * impulse, beta * length)
 
         if guard is None:
             new, divergence = attempt(jnp.ones(()))
