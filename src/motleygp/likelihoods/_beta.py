@@ -137,7 +137,7 @@ class Beta(AbstractLikelihood):
         return FINEST * float(min(np.mean(y), np.mean(1.0 - y)))
 
     def from_line(self, t: np.ndarray) -> np.ndarray:
-        return scipy.special.expit(t)
+        return np.clip(scipy.special.expit(t), _TINY, _BELOW_ONE)
 
     def at_start(self, f: np.ndarray, unexplained: float) -> tuple["Beta", np.ndarray]:
         # The mean stays, and the variance is nearly proportional to exp(-f).

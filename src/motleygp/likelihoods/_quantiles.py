@@ -21,19 +21,23 @@ from motleygp.numerics.packed import colour
 
 # The nodes of f: an even grid in white noise, within this reach. Every other row,
 # column or diagonal of it make three more rules. The largest of their errors is the
-# fourth root of that of the whole, since all are of the form exp(-c / spacing^2).
+# fourth root of that of the whole, if all are of the form exp(-c / spacing^2). They
+# are not where p(t | f) is like exp(-exp f), so the nodes must be close in f, too; nor
+# where its width in f varies much, so f must not have a wide distribution.
 _REACH = 6.0
-_LARGEST_ERROR = 2e-3
+_LARGEST_ERROR, _LARGEST_STEP, _WIDEST = 1e-3, 0.45, 0.9
 # The size of the last coefficients of the polynomial, at most.
-_LARGEST_REST = 3e-8
+_LARGEST_REST = 3e-9
 # Levels next to 0 and 1 need nodes of f beyond the reach.
 LEAST_LEVEL = 1e-3
 # Sizes beyond which an exponent loses digits.
 _LARGEST_SIZE = 1e5
-# The spacing of the nodes, and the degree of the polynomial per standard deviation of
-# its stretch: for most rows, and for the others. Every stretch has a few more.
-_FINENESS, _DEGREE = ((0.7, 7), (0.5, 10), (0.35, 14)), 10
-_MARGINS, _WIDER, _LOOKS = (0.8, 0.5), 1.5, 4
+# The spacing of the nodes, and the degree of the polynomial: for most rows, and for the
+# others. The fewest degrees per standard deviation of the stretch.
+_FINENESS, _FEWEST = ((0.7, 46), (0.5, 52), (0.35, 96)), 7.0
+# The ends of the stretch: their margin in standard deviations, and the probability
+# beyond them, as a share of that beyond the outermost level, by a rough rule.
+_MARGIN, _BEYOND, _LOOKS = 0.4, 0.8, 24
 _NUM_NEWTON = 8
 # Rows at a time, which limits the memory; and pairs of nodes of f and t.
 _CHUNK_ROWS, _PAIRS = 512, 1 << 15
@@ -67,17 +71,59 @@ def quantiles_on_line(
     inner = np.abs(levels - 0.5) <= 0.5 - LEAST_LEVEL
     if not inner.any():
         return found
+    stretch = _stretches(line, levels[inner], mean, var)
+    widest = np.sqrt(np.max(var[:2], axis=0))
     for rows in chunks(mean.shape[1], _CHUNK_ROWS):
-        left = np.arange(rows.start, rows.stop)
-        for fineness in _FINENESS:
-            own = _Rows(line, levels[inner], mean[:, left], var[:, left], *fineness)
-            roots, error = own.roots()
+        left = rows.start + np.flatnonzero(widest[rows] <= _WIDEST)
+        for spacing, degree in _FINENESS:
+            fine = spacing * widest[left] <= _LARGEST_STEP
+            now = left[fine & (_FEWEST * stretch.length[left] <= degree)]
+            if not now.size:
+                continue
+            ends = stretch.low[now], stretch.high[now]
+            own = _Rows(line, mean[:, now], var[:, now], *ends, spacing, degree)
+            roots, error = own.roots(levels[inner])
             good = error <= _LARGEST_ERROR
-            found[np.ix_(left[good], inner)] = roots[good]
-            left = left[~good]
-            if not left.size:
-                break
+            found[np.ix_(now[good], inner)] = roots[good]
+            left = np.setdiff1d(left, now[good])
     return found
+
+
+class _Stretches(NamedTuple):
+    """The stretch of each row that holds its quantiles."""
+
+    low: Float[np.ndarray, " N"]
+    high: Float[np.ndarray, " N"]
+    length: Float[np.ndarray, " N"]
+    """In standard deviations."""
+
+
+def _stretches(
+    line: Line,
+    levels: Float[np.ndarray, " K"],
+    mean: Float[np.ndarray, "2 N"],
+    var: Float[np.ndarray, "V N"],
+) -> _Stretches:
+    """From the mean and the variance, and longer where these tell too little; by a few
+    nodes of f, which is enough for a start."""
+    z, share = _few_nodes()
+    f = mean[..., None] + colour(var, z)
+    centres, within = line.place(*f)
+    centre = centres @ share
+    std = np.sqrt((within + (centres - centre[:, None]) ** 2) @ share)
+    ends = []
+    for level, sign in ((levels.min(), -1.0), (levels.max(), 1.0)):
+        end = centre + std * (scipy.special.ndtri(level) + sign * _MARGIN)
+        for _ in range(_LOOKS):
+            beyond = line.cdf(end[:, None], *f) @ share
+            beyond = beyond if sign < 0 else 1.0 - beyond
+            short = beyond > _BEYOND * (level if sign < 0 else 1.0 - level)
+            if not short.any():
+                break
+            end = end + sign * _MARGIN * std * short
+        ends.append(end)
+    low, high = ends
+    return _Stretches(low, high, (high - low) / std)
 
 
 class _Rows:
@@ -86,92 +132,72 @@ class _Rows:
     def __init__(
         self,
         line: Line,
-        levels: Float[np.ndarray, " K"],
         mean: Float[np.ndarray, "2 N"],
         var: Float[np.ndarray, "V N"],
+        low: Float[np.ndarray, " N"],
+        high: Float[np.ndarray, " N"],
         spacing: float,
-        per_std: int,
+        degree: int,
     ):
-        self.line, self.levels = line, levels
+        self.line, self.low, self.high, self.degree = line, low, high, degree
         z, self.weights = _grid(spacing)
         self.f = mean[..., None] + colour(var, z)
         self.terms = line.terms(*self.f)
-        self.ends = scipy.special.ndtri([levels.min(), levels.max()])
-        across = self.ends[1] - self.ends[0] + sum(_MARGINS)
-        self.degree = math.ceil(_DEGREE + per_std * across)
-        few, share = _few_nodes()
-        centre, within = line.place(*(mean[..., None] + colour(var, few)))
-        self.centre = centre @ share
-        self.std = np.sqrt((within + (centre - self.centre[:, None]) ** 2) @ share)
 
-    def roots(self) -> tuple[Float[np.ndarray, "N K"], Float[np.ndarray, " N"]]:
-        """The quantiles, and the error of the cdf by half of the nodes; infinite if
-        the polynomial or the terms have too few digits."""
-        low = self.centre + self.std * (self.ends[0] - _MARGINS[0])
-        high = self.centre + self.std * (self.ends[1] + _MARGINS[1])
-        left = np.arange(len(low))
-        first, cdf = np.empty((4, len(low))), np.empty((4, self.degree + 2, len(low)))
-        for _ in range(_LOOKS):
-            first[:, left] = self._below(low[left], left)
-            density = self._density(low[left], high[left], left)
-            integral = _polynomial(self.degree).integral @ density
-            cdf[:, :, left] = integral * 0.5 * (high - low)[left]
-            cdf[:, 0, left] += first[:, left]
-            last = np.sum(cdf[0], axis=0)
-            short = first[0] >= self.levels.min(), last <= self.levels.max()
-            left = np.flatnonzero(short[0] | short[1])
-            if not left.size:
-                break
-            low = low - _WIDER * self.std * short[0]
-            high = high + _WIDER * self.std * short[1]
+    def roots(
+        self, levels: Float[np.ndarray, " K"]
+    ) -> tuple[Float[np.ndarray, "N K"], Float[np.ndarray, " N"]]:
+        """The quantiles, and the error of the cdf by half of the nodes; infinite if the
+        stretch is too short, or the polynomial or the terms have too few digits."""
+        half_length = 0.5 * (self.high - self.low)
+        first = self.weights @ self.line.cdf(self.low[:, None], *self.f).T
+        cdf = _polynomial(self.degree).integral @ self._density() * half_length
+        cdf[:, 0] += first
         values = _polynomial(self.degree).values @ cdf
-        x = self._inverse(cdf[0], values[0])
+        x = self._inverse(levels, cdf[0], values[0])
         error = np.max(np.abs(values[1:] - values[0]), axis=(0, 1))
         rough = np.max(np.abs(cdf[0, -3:]), axis=0) > _LARGEST_REST
         sizes = np.maximum(*(np.max(np.abs(t), axis=1) for t in self.terms[:2]))
         rough |= sizes > _LARGEST_SIZE
-        rough[left] = True
-        centre, half_length = 0.5 * (low + high), 0.5 * (high - low)
-        roots = centre[:, None] + half_length[:, None] * x
+        rough |= (values[0, 0] >= levels.min()) | (values[0, -1] <= levels.max())
+        roots = self.low[:, None] + half_length[:, None] * (1.0 + x)
         return roots, np.where(rough | np.isnan(error), np.inf, error)
 
-    def _below(self, low: np.ndarray, rows: np.ndarray) -> Float[np.ndarray, "4 N"]:
-        return self.weights @ self.line.cdf(low[:, None], *self.f[:, rows]).T
-
-    def _density(
-        self, low: np.ndarray, high: np.ndarray, rows: np.ndarray
-    ) -> Float[np.ndarray, "4 T N"]:
+    def _density(self) -> Float[np.ndarray, "4 T N"]:
         """p(t) at the nodes of the polynomial, by all rules."""
         x = _polynomial(self.degree).nodes
-        t = low[:, None] + (high - low)[:, None] * 0.5 * (1.0 + x)
+        low, length = self.low[:, None], (self.high - self.low)[:, None]
+        t = low + length * 0.5 * (1.0 + x)
         u, v = self.line.features(t)
-        found = np.empty((len(rows), 4, len(x)))
-        size = self.weights.shape[1] * len(x)
-        parts = np.array_split(np.arange(len(rows)), 1 + len(rows) * size // _PAIRS)
-        for part in parts:
-            a, b, c = (term[rows[part]][..., None] for term in self.terms)
-            exponent = a * u[part, None, :]
-            exponent += b * v[part, None, :]
+        found = np.empty((len(t), 4, len(x)))
+        at_once = max(1, _PAIRS // (self.weights.shape[1] * len(x)))
+        for rows in chunks(len(t), at_once):
+            a, b, c = (term[rows, :, None] for term in self.terms)
+            exponent = a * u[rows, None, :]
+            exponent += b * v[rows, None, :]
             exponent += c
-            found[part] = self.weights @ np.exp(exponent, out=exponent)
+            found[rows] = self.weights @ np.exp(exponent, out=exponent)
         return np.moveaxis(found, 0, -1)
 
     def _inverse(
-        self, cdf: Float[np.ndarray, "S N"], values: Float[np.ndarray, "T N"]
+        self,
+        levels: Float[np.ndarray, " K"],
+        cdf: Float[np.ndarray, "S N"],
+        values: Float[np.ndarray, "T N"],
     ) -> Float[np.ndarray, "N K"]:
         """The roots on [-1, 1], by Newton's method from a line between two nodes."""
         x = _polynomial(self.degree).nodes
-        number = np.sum(values[:, :, None] < self.levels, axis=0)
+        number = np.sum(values[:, :, None] < levels, axis=0)
         after = np.clip(number, 1, len(x) - 1)
         rows = np.arange(values.shape[1])[:, None]
         f_low, f_high = values[after - 1, rows], values[after, rows]
         low, high = x[after - 1], x[after]
-        root = low + (high - low) * (self.levels - f_low) / (f_high - f_low)
+        root = low + (high - low) * (levels - f_low) / (f_high - f_low)
         slope = chebyshev.chebder(cdf)[:, :, None]
         for _ in range(_NUM_NEWTON):
             excess = chebyshev.chebval(root, cdf[:, :, None], tensor=False)
             rise = chebyshev.chebval(root, slope, tensor=False)
-            step = (excess - self.levels) / rise
+            step = (excess - levels) / rise
             root = np.clip(root - step, low, high)
             if np.nanmax(np.abs(step), initial=0.0) < 1e-14:
                 break

@@ -4,6 +4,7 @@ The search is for the root of Phi^-1(cdf) - Phi^-1(level), which is close to a l
 most distributions, so few evaluations of the cdf are needed.
 """
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -34,20 +35,21 @@ def place_on_line(
     std: Float[np.ndarray, " N"],
 ) -> tuple[Float[np.ndarray, " N"], Float[np.ndarray, " N"]]:
     """Where on the real line `from_line` gives the mean, and the standard deviation
-    there; 0 and 1 if they are not finite."""
-    there = np.stack([mean, mean + std])
-    low, high = (
-        np.full(there.shape, -_LARGEST_SINH),
-        np.full(there.shape, _LARGEST_SINH),
-    )
+    there: of the two sides, the smaller one. 0 and 1 if there is no such place."""
+    there = np.stack([mean, mean + std, mean - std])
+    low = np.full(there.shape, -_LARGEST_SINH)
+    high = -low
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
         below = from_line(np.sinh(middle)) < there
         low, high = np.where(below, middle, low), np.where(below, high, middle)
-    centre, above = np.sinh(0.5 * (low + high))
-    known = np.isfinite(mean) & np.isfinite(std) & (np.abs(above) < LINE_REACH)
-    scale = np.where(known & (above > centre), above - centre, 1.0)
-    return np.where(known, centre, 0.0), scale
+    place = np.sinh(0.5 * (low + high))
+    # Values outside the support have their place at an end of the line.
+    known = np.isfinite(there) & (np.abs(place) < 0.1 * math.sinh(_LARGEST_SINH))
+    length = np.where(known[1:], np.abs(place[1:] - place[0]), np.inf)
+    scale = np.min(length, axis=0)
+    usable = known[0] & np.isfinite(scale) & (scale > 0.0)
+    return np.where(known[0], place[0], 0.0), np.where(usable, scale, 1.0)
 
 
 @np.errstate(over="ignore", invalid="ignore")
