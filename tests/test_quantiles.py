@@ -104,7 +104,9 @@ def _cdf(likelihood, y: np.ndarray, mean: np.ndarray, var: np.ndarray) -> np.nda
         first = m[0] + np.sqrt(v) * z[:, None] + 0.0 * z
         rest = np.sqrt(w - c * c / v)
         second = m[1] + c / np.sqrt(v) * z[:, None] + rest * z
-        found.append(np.sum(weight * likelihood.cdf(value, np.stack([first, second]))))
+        found.append(
+            np.sum(weight * likelihood.cdf(np.array(value), np.stack([first, second])))
+        )
     return np.array(found)
 
 

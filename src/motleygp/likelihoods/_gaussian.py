@@ -92,8 +92,8 @@ class Gaussian(AbstractReal):
         precision = jnp.exp(-2.0 * self.log_noise)
         return self.log_prob(y, mean) - 0.5 * precision * var[0]
 
-    def conditional_variance(self, f: Array) -> Array:
-        return jnp.broadcast_to(self.noise**2, f[0].shape)
+    def conditional_variance(self, f: Any) -> Any:
+        return library_of(f).broadcast_to(self.noise**2, f[0].shape)
 
     def predictive_moments(
         self, mean: np.ndarray, var: np.ndarray
@@ -175,8 +175,8 @@ class HetGaussian(AbstractReal):
         square = (y - mean[0] + covariance(var, 2, 0, 1)) ** 2 + var[0]
         return -0.5 * (_LOG_2PI + mean[1] + precision * square)
 
-    def conditional_variance(self, f: Array) -> Array:
-        return jnp.exp(f[1])
+    def conditional_variance(self, f: Any) -> Any:
+        return library_of(f).exp(f[1])
 
     @np.errstate(over="ignore")
     def predictive_moments(
