@@ -128,6 +128,17 @@ def compare(cell: Cell, settings: dict[str, Any], data_dir: Path | None) -> list
     return scores
 
 
+def means(scores: list[Score]) -> dict[str, dict[str, "Mean"]]:
+    """The means over the splits, by set and output."""
+    found: dict[str, dict[str, list[Score]]] = {}
+    for score in scores:
+        found.setdefault(score.name, {}).setdefault(score.output, []).append(score)
+    return {
+        name: {output: mean(each) for output, each in own.items()}
+        for name, own in found.items()
+    }
+
+
 def table(scores: list[Score]) -> str:
     """The means over the splits, by output and by set."""
     lines = [
@@ -135,17 +146,15 @@ def table(scores: list[Score]) -> str:
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     every = []
-    for name in dict.fromkeys(score.name for score in scores):
-        own = [score for score in scores if score.name == name]
-        outputs = dict.fromkeys(score.output for score in own)
-        means = [mean([s for s in own if s.output == output]) for output in outputs]
-        for output, found in zip(outputs, means, strict=True):
+    for name, outputs in means(scores).items():
+        for output, found in outputs.items():
             mark = "worse" if found.worse else ""
             cells = f"{found.error:.4f} | {mark}"
             lines.append(f"| {name} | {output} | {shown(found)} | {cells} |")
         # Outputs share their test rows: their errors do not add up to that of a mean.
-        lines.append(f"| {name} | **mean** | {shown(mean(means))} | | |")
-        every += means
+        own = list(outputs.values())
+        lines.append(f"| {name} | **mean** | {shown(mean(own))} | | |")
+        every += own
     marked = sum(found.worse for found in every)
     lines.append(
         f"\nMean over all {len(every)} outputs, of which {marked} are worse: "
@@ -161,14 +170,12 @@ def table_by_set(scores: list[Score]) -> str:
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     every = []
-    for name in dict.fromkeys(score.name for score in scores):
-        own = [score for score in scores if score.name == name]
-        outputs = dict.fromkeys(score.output for score in own)
-        means = [mean([s for s in own if s.output == output]) for output in outputs]
-        worst = max(found.difference for found in means)
-        cells = f"{shown(mean(means))} | {worst:+.4f} | {sum(m.worse for m in means)}"
-        lines.append(f"| {name} | {len(means)} | {cells} |")
-        every += means
+    for name, outputs in means(scores).items():
+        own = list(outputs.values())
+        worst = max(found.difference for found in own)
+        cells = f"{shown(mean(own))} | {worst:+.4f} | {sum(m.worse for m in own)}"
+        lines.append(f"| {name} | {len(own)} | {cells} |")
+        every += own
     total = f"{mean(every).difference:+.4f}"
     lines.append(f"\nMean difference over all {len(every)} outputs: {total}")
     return "\n".join(lines)

@@ -90,6 +90,12 @@ def test_lapack_has_one_thread_while_a_program_runs():
     compiled(lambda x: jax.pure_callback(look, x, x))(jnp.ones(2))
     assert seen[0] and set(seen[0]) == {1}
     assert threads() == before
+    # Programs of two threads overlap: the last to end restores the number.
+    with programs._ONE_THREAD:
+        programs._ONE_THREAD.__enter__()
+        programs._ONE_THREAD.__exit__()
+        assert set(threads()) == {1}
+    assert threads() == before
 
 
 # The folder of programs.

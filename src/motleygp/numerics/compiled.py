@@ -6,9 +6,9 @@ same speed; for programs that run a few times, no optimisation at all is faster 
 The options apply to the library's own programs, and leave the process as it is.
 """
 
-import contextlib
 import functools as ft
 import os
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
@@ -28,6 +28,38 @@ _Options: TypeAlias = tuple[tuple[str, Any], ...]
 _jit: Any = eqx.filter_jit
 
 
+class _OneThread:
+    """One thread for LAPACK while programs run, in any number of Python's threads.
+
+    XLA calls the LAPACK of SciPy, whose threads wait for one another by spinning. Two
+    make a small factorisation no faster, and sixty times as slow where other processes
+    keep the cores busy.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._running, self._limit = threading.Lock(), 0, None
+
+    @ft.cached_property
+    def _libraries(self) -> ThreadpoolController:
+        # To find them takes longer than a short program.
+        return ThreadpoolController()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._running:
+                self._limit = self._libraries.limit(limits=1, user_api="blas")
+            self._running += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._running -= 1
+            if not self._running and self._limit is not None:
+                self._limit.restore_original_limits()
+
+
+_ONE_THREAD = _OneThread()
+
+
 class Compiled:
     """`equinox.filter_jit` of a function, with the library's compile options."""
 
@@ -45,31 +77,13 @@ class Compiled:
         options = () if _left_alone() else _known(self._options)
         if options not in self._programs:
             self._programs[options] = _jit(self._fn, compiler_options=dict(options))
-        with _one_thread():
+        with _ONE_THREAD:
             return jax.block_until_ready(self._programs[options](*args))
 
 
 def compiled(fn: Callable[..., Any]) -> Compiled:
     """`fn` as a program of the library's."""
     return Compiled(fn, _USUAL)
-
-
-def _one_thread() -> contextlib.AbstractContextManager[Any]:
-    """One thread for LAPACK while a program runs on a CPU.
-
-    XLA calls the LAPACK of SciPy, whose threads wait for one another by spinning. Two
-    make a small factorisation no faster, and sixty times as slow where other processes
-    keep the cores busy.
-    """
-    if jax.default_backend() != "cpu":
-        return contextlib.nullcontext()
-    return _libraries().limit(limits=1, user_api="blas")
-
-
-@ft.cache
-def _libraries() -> ThreadpoolController:
-    """The libraries with threads; to find them takes longer than a short program."""
-    return ThreadpoolController()
 
 
 def setting_of_jax(name: str) -> Any:
