@@ -130,7 +130,7 @@ def _part(block: Block, rows: Int[np.ndarray, " N"], start: int, size: int) -> B
     part = block.part(rows[np.minimum(places, len(rows) - 1)])
     weight = np.where(places < len(rows), block.total / len(rows), 0.0)
     own = np.ones(part.y.shape) if part.weight is None else part.weight
-    return replace(part, weight=own * weight)
+    return replace(part, weight=jnp.asarray(own * weight))
 
 
 @compiled
