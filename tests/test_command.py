@@ -25,7 +25,7 @@ FITTING = ["--inputs", "east,north", "--outputs", "change:gaussian,sold:bernoull
 SMALL = [*FITTING, "--num-inducing", "6", "--quiet"]
 linux = pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="no /proc here")
 # A fit that is still running when the signal comes.
-LONG = ["--max-iter", "1000000"]
+LONG = ["--optimizer", "hybrid", "--max-iter", "100000000"]
 
 pytestmark = pytest.mark.skipif(not Path(COMMAND).exists(), reason="not installed")
 

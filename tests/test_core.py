@@ -77,8 +77,8 @@ def test_the_estimator_is_the_core_with_a_start_of_its_own():
         draws, data, likelihoods, num_latents=1, rank=(1,), num_inducing=6
     )
     key = jr.key(int(draws.integers(2**31)))
-    scheme = mg.optim.fng()
-    state = core.init(key, start, data, scheme, num_steps=30)
+    scheme = mg.optim.usual("fng", share=20 / 60, weights_per_value=1 / 60)
+    state = core.init(key, start, scheme, num_steps=30)
     run = core.run(scheme, state, data, batch_size=20)
     trained, q, _ = core.solution(scheme, run.state)
     np.testing.assert_array_equal(run.steps.nelbo, model.trace_["nelbo"])

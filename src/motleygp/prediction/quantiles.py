@@ -136,7 +136,7 @@ def _chandrupatla(
     return found
 
 
-@np.errstate(over="ignore", invalid="ignore")
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def smallest_integers(
     cdf: Cdf, rows: np.ndarray, levels: Pairs, centre: Pairs, scale: Pairs
 ) -> Pairs:
@@ -161,7 +161,8 @@ def smallest_integers(
         if not left.size:
             break
         a, b, f_a, f_b = below[left], above[left], f_below[left], f_above[left]
-        share = np.clip(f_a / (f_a - f_b), 0.0, 1.0)
+        # Where both ends are as far from the level in probits, no line tells.
+        share = np.nan_to_num(np.clip(f_a / (f_a - f_b), 0.0, 1.0), nan=0.5)
         between = middle[left] if count % 3 == 2 else np.round(a + share * (b - a))
         # Until both ends are tried, past the place where a line would end.
         stride = step[left]
