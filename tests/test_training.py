@@ -187,7 +187,7 @@ def test_a_jitter_that_was_raised_is_in_the_trace(begun):
     assert 10.0 * base < float(jax.jit(elbo)(model, state.q, data).jitter) < 1e-6
 
 
-def followed(values: np.ndarray, patience: int) -> TrainState:
+def followed(values: np.ndarray, patience: int, least: float = 0.0) -> TrainState:
     """A state that has seen these values of minus the bound."""
     state, _ = small.build()
     state = state._replace(
@@ -197,7 +197,7 @@ def followed(values: np.ndarray, patience: int) -> TrainState:
 
     def one(state, value):
         # NaN stands for a refused draw, which must not count.
-        progress = one_step._followed(state, value, jnp.isfinite(value))
+        progress = one_step._followed(state, value, jnp.isfinite(value), least)
         state = state._replace(iteration=state.iteration + 1, progress=progress)
         return one_step._nearer(scheme, state), None
 
@@ -209,12 +209,33 @@ def test_the_horizon_comes_nearer_when_the_bound_is_stale(rng):
     flat = followed(jnp.asarray(100.0 + noise), 3)
     falling = followed(jnp.asarray(100.0 - 0.05 * np.arange(2000) + noise), 3)
     assert int(falling.horizon) == 10**6
-    assert 600 + 300 <= int(flat.horizon) < 2000 + 300
+    # The cool-down lasts for a quarter of the iterations before it.
+    assert 400 + 100 <= int(flat.horizon) < 1.25 * 2000
+    assert int(flat.horizon) == pytest.approx(5 * int(flat.cool_down), abs=5)
+    # The bound rises by 5 nats in each window.
+    assert int(followed(100.0 - 0.05 * np.arange(2000), 3, 4.0).horizon) == 10**6
+    assert int(followed(100.0 - 0.05 * np.arange(2000), 3, 40.0).horizon) < 1000
     assert int(followed(jnp.asarray(100.0 + noise), 50).horizon) == 10**6
     # A third of the draws refused: the best window's mean stays where it was.
     some = np.where(np.arange(2000) % 3 == 0, np.nan, 100.0 + noise)
     best = float(followed(jnp.asarray(some), 50).progress.best)
     assert abs(best - 100.0) < 0.5
+
+
+def test_a_cool_down_that_has_begun_goes_on_at_its_pace(begun):
+    state, _ = begun
+    scheme = dataclasses.replace(small.SCHEME, patience=1)
+    state = state._replace(
+        iteration=jnp.asarray(400),
+        horizon=jnp.asarray(1000),
+        cool_down=jnp.asarray(800),
+        progress=state.progress._replace(stale=jnp.asarray(1)),
+    )
+    nearer = one_step._nearer(scheme, state)
+    # A quarter of 400 iterations, of which three quarters are left.
+    assert (int(nearer.horizon), int(nearer.cool_down)) == (475, 100)
+    assert one_step._pace_down(nearer) == one_step._pace_down(state) == 0.75
+    assert one_step._nearer(scheme, nearer).horizon == 475
 
 
 def test_the_pace_ramps_up_and_cools_down(begun):

@@ -23,6 +23,8 @@ _GUARD = Guard()
 _NATURAL = ("fng", "hybrid")
 _STEPS = (0.03, 0.1)
 _NOISE = 1.3
+# Windows of 100 iterations, and nats per value, for runs without minibatches.
+_SOON, _LITTLE = 2, 0.002
 # p(theta) becomes narrower below about this number of values per weight; the narrowest
 # one has this precision.
 _VALUES_PER_WEIGHT, _NARROWEST = 50.0, 30.0
@@ -37,8 +39,10 @@ class Scheme(Named):
       the next, or q(u) itself.
     - `warm_up`: iterations over which the steps ramp up.
     - `cool_down`: the last share of the run, over which the steps go to zero.
-    - `patience`: windows of 200 iterations without a better bound after which the
-      cool-down begins early; `None` for never.
+    - `patience`: windows of 100 iterations without a better mean of the bound after
+      which a short cool-down begins early; `None` for never.
+    - `tolerance`: a mean is better if it is higher by at least this, in nats per row
+      and output, and by more than its standard error.
     - `refuse`: whether to refuse draws of theta at which the bound or a gradient is not
       finite; otherwise they end the run.
     - `polish`: at the end of the run, at most this many quasi-Newton steps of theta on
@@ -55,6 +59,7 @@ class Scheme(Named):
     warm_up: int = 0
     cool_down: float = 0.0
     patience: int | None = None
+    tolerance: float = 0.0
     refuse: bool = True
     polish: int = 0
 
@@ -66,6 +71,7 @@ class Scheme(Named):
         _checks.check_not_negative("warm_up", self.warm_up)
         _checks.check_share("cool_down", self.cool_down)
         _checks.check_not_negative("patience", self.patience)
+        _checks.check_not_negative("tolerance", self.tolerance)
 
 
 def fng(
@@ -81,7 +87,8 @@ def fng(
     guard: Guard | None = _GUARD,
     warm_up: int = 100,
     cool_down: float = 0.6,
-    patience: int | None = 5,
+    patience: int | None = 10,
+    tolerance: float = 0.0,
     polish: int = 0,
 ) -> Scheme:
     """Fully natural gradients: mirror descent on q(u), and on theta through q(theta).
@@ -97,7 +104,7 @@ def fng(
     - `max_std`: a limit on the standard deviation of the draws of theta.
     - `num_samples`: draws of theta per iteration.
     - `guard`: limits on the steps of q(u).
-    - `warm_up`, `cool_down`, `patience`, `polish`: see `Scheme`.
+    - `warm_up`, `cool_down`, `patience`, `tolerance`, `polish`: see `Scheme`.
     """
     _checks.check_share("rho", rho)
     return Scheme(
@@ -116,6 +123,7 @@ def fng(
         warm_up=warm_up,
         cool_down=cool_down,
         patience=patience,
+        tolerance=tolerance,
         polish=polish,
     )
 
@@ -128,7 +136,8 @@ def hybrid(
     guard: Guard | None = _GUARD,
     warm_up: int = 100,
     cool_down: float = 0.6,
-    patience: int | None = 5,
+    patience: int | None = 10,
+    tolerance: float = 0.0,
 ) -> Scheme:
     """Natural gradients on q(u) (`beta`, `upsilon`) and Adam on theta (`alpha`)."""
     return Scheme(
@@ -137,13 +146,14 @@ def hybrid(
         warm_up=warm_up,
         cool_down=cool_down,
         patience=patience,
+        tolerance=tolerance,
     )
 
 
 def adam(*, alpha: Rate = 0.01, **ramps: Any) -> Scheme:
     """Adam on theta, and on the mean and the covariance factor of q(u).
 
-    `warm_up`, `cool_down` and `patience` are as in `fng`.
+    `warm_up`, `cool_down`, `patience` and `tolerance` are as in `fng`.
     """
     return _everywhere(descent("adam", alpha), ramps)
 
@@ -151,14 +161,14 @@ def adam(*, alpha: Rate = 0.01, **ramps: Any) -> Scheme:
 def sgd(*, alpha: Rate = 1e-6, **ramps: Any) -> Scheme:
     """Plain stochastic gradients on theta, and on the mean and factor of q(u).
 
-    `warm_up`, `cool_down` and `patience` are as in `fng`.
+    `warm_up`, `cool_down`, `patience` and `tolerance` are as in `fng`.
     """
     return _everywhere(descent("sgd", alpha), ramps)
 
 
 def _everywhere(same: Descent, ramps: Mapping[str, Any]) -> Scheme:
     """The same descent on theta and on q(u)."""
-    usual = {"warm_up": 100, "cool_down": 0.6, "patience": 5}
+    usual = {"warm_up": 100, "cool_down": 0.6, "patience": 10}
     return Scheme(q=FactorDescent(same), theta=Point(same), **{**usual, **ramps})
 
 
@@ -222,7 +232,8 @@ def usual(
     A natural step of length b follows the noise of minibatches: of the bound, about
     S b / (4 share) nats are lost for S inducing values. So b falls with the share, as
     far as the number of iterations allows. The weights that join the functions and the
-    latent processes over-fit if values are few, so p(theta) is then narrower.
+    latent processes over-fit if values are few, so p(theta) is then narrower. Without
+    minibatches there is little noise, and a run that gains little is soon over.
 
     **Arguments:**
 
@@ -230,6 +241,8 @@ def usual(
     - `share`: the share of the rows in a minibatch.
     - `weights_per_value`: the number of weights over that of observed values.
     """
+    if share >= 1.0:
+        settings = {"patience": _SOON, "tolerance": _LITTLE, **settings}
     if name in _NATURAL:
         settings = {"beta": float(np.clip(_NOISE * share, *_STEPS)), **settings}
     if name == "fng":

@@ -13,8 +13,8 @@ from motleygp.reporting._format import careful_percent, shown
 from motleygp.reporting._remarks import surprising
 
 _ENDED = {
-    "horizon": "all iterations were completed, or the bound stopped improving",
-    "converged": "no step improved the objective any more",
+    "horizon": "all iterations were completed",
+    "converged": "the bound stopped improving",
     "held-out": "the score of the held-out rows stopped improving",
     "callback": "the callback ended it",
     "time": "the time limit was reached",

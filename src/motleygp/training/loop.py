@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Int
 from motleygp.inference.data import Dataset
 from motleygp.numerics.compiled import compiled
 from motleygp.optim import Scheme
-from motleygp.training.one_step import StepInfo, no_reports, step
+from motleygp.training.one_step import StepInfo, has_settled, no_reports, step
 from motleygp.training.state import TrainState
 from motleygp.training.trace import Run, check_alive, joined
 
@@ -56,6 +56,8 @@ def run(
     chunk: int = 50,
     callback: Callback | None = None,
     held_out: HeldOut | None = None,
+    until: int | None = None,
+    begun: float | None = None,
     time_limit: float | None = None,
 ) -> Run:
     """Run to the state's horizon, at most `chunk` steps per call of the compiled loop.
@@ -71,25 +73,30 @@ def run(
     - `batch_size`: rows per step of each block of the data.
     - `callback`: called after each chunk; a true value ends the run.
     - `held_out`: early stopping on held-out rows.
-    - `time_limit`: in seconds; the chunk in which it passes is the last.
+    - `until`: the iteration at which the run pauses, if it has not ended before.
+    - `time_limit`: in seconds since `begun`, by default now; the chunk in which it passes is the last.
 
     **Raises:** `FloatingPointError` with the iteration when the bound is no longer
     finite or the run is stuck.
     """
-    begun = time.monotonic()
+    begun = time.monotonic() if begun is None else begun
     journal = _Journal(state)
     program = _program(journal.horizon, batch_size)
     ended = "horizon"
     try:
         while (start := journal.iteration) < journal.horizon:
+            if until is not None and start >= until:
+                return journal.end("no")
             if held_out is not None and journal.stale >= held_out.patience:
                 ended = "held-out"
                 break
-            until = start + chunk
+            end = start + chunk
+            if until is not None:
+                end = min(end, until)
             if held_out is not None:
-                until = min(until, (start // held_out.every + 1) * held_out.every)
+                end = min(end, (start // held_out.every + 1) * held_out.every)
             done = program(
-                scheme, journal.state, data, batch_size, chunk, jnp.asarray(until)
+                scheme, journal.state, data, batch_size, chunk, jnp.asarray(end)
             )
             journal.add_chunk(*done)
             if held_out is not None and journal.due(held_out.every):
@@ -102,6 +109,8 @@ def run(
         if not journal.infos:
             raise
         ended = "interrupted"
+    if ended == "horizon" and has_settled(scheme, journal.state):
+        ended = "converged"
     return journal.end(ended)
 
 

@@ -23,7 +23,9 @@ from motleygp.optim import QInfo, Scheme, retract
 from motleygp.training.state import Progress, TrainState
 
 # Convergence is judged by the mean of the bound over this many iterations.
-_WINDOW = 200
+_WINDOW = 100
+# A cool-down that begins early lasts for this share of the iterations before it.
+_EARLY = 0.25
 
 
 class StepInfo(NamedTuple):
@@ -80,7 +82,7 @@ def step(
         q=q,
         q_state=q_state,
         iteration=state.iteration + 1,
-        progress=_followed(state, nelbo, good),
+        progress=_followed(state, nelbo, good, scheme.tolerance * _num_places(data)),
     )
     return _nearer(scheme, new), StepInfo(nelbo, q_info, ~good, jnp.max(jitters))
 
@@ -103,24 +105,34 @@ def _of_draws(
 def _pace(scheme: Scheme, state: TrainState) -> Scalar:
     """The factor on the step sizes: it rises to 1, and falls to 0 at the end."""
     up = (state.iteration + 1.0) / (scheme.warm_up + 1.0)
+    return jnp.minimum(up, _pace_down(state))
+
+
+def _pace_down(state: TrainState) -> Scalar:
     left = (state.horizon - state.iteration) / jnp.maximum(state.cool_down, 1)
-    down = jnp.where(state.cool_down > 0, left, 1.0)
-    return jnp.minimum(1.0, jnp.minimum(up, down))
+    return jnp.where(state.cool_down > 0, jnp.minimum(left, 1.0), 1.0)
 
 
-def _followed(state: TrainState, nelbo: Scalar, good: Bool[Array, ""]) -> Progress:
+def _num_places(data: Dataset) -> int:
+    """The number of values if none were missing."""
+    return sum(block.total * len(block.outputs) for block in data)
+
+
+def _followed(
+    state: TrainState, nelbo: Scalar, good: Bool[Array, ""], least: float
+) -> Progress:
     """The progress after one more iteration.
 
-    A window is better than the best one if its mean is lower by more than its standard
-    error; a smaller difference may be noise of the minibatches. Refused draws do not
-    count.
+    A window is better than the best one if its mean is lower by more than `least` and
+    its standard error; a smaller difference may be noise of the minibatches. Refused
+    draws do not count.
     """
     old = state.progress
     nelbo = jnp.where(good, nelbo, 0.0)
     total, square, count = old.total + nelbo, old.square + nelbo**2, old.accepted + good
     mean = total / count  # NaN, so not better, if every draw was refused
     error = jnp.sqrt(jnp.maximum(square / count - mean**2, 0.0) / count)
-    bettered = mean < old.best - error
+    bettered = mean < old.best - jnp.maximum(error, least)
     full = (state.iteration + 1) % _WINDOW == 0
     closed = Progress(
         jnp.zeros(()),
@@ -134,12 +146,26 @@ def _followed(state: TrainState, nelbo: Scalar, good: Bool[Array, ""]) -> Progre
 
 
 def _nearer(scheme: Scheme, state: TrainState) -> TrainState:
-    """Begin the cool-down when the bound has not improved for too long."""
+    """Begin the cool-down, or shorten it, when the bound has not improved for too long.
+    The steps go on from their present size."""
     if scheme.patience is None:
         return state
-    stale = state.progress.stale >= scheme.patience
-    soon = jnp.minimum(state.horizon, state.iteration + state.cool_down)
-    return state._replace(horizon=jnp.where(stale, soon, state.horizon))
+    stale = has_settled(scheme, state)
+    short = jnp.ceil(_EARLY * state.iteration).astype(int)
+    cool_down = jnp.minimum(state.cool_down, short)
+    left = jnp.ceil(_pace_down(state) * cool_down).astype(int)
+    soon = jnp.minimum(state.horizon, state.iteration + left)
+    return state._replace(
+        horizon=jnp.where(stale, soon, state.horizon),
+        cool_down=jnp.where(stale, cool_down, state.cool_down),
+    )
+
+
+def has_settled(scheme: Scheme, state: TrainState) -> Bool[Array, ""]:
+    """Whether the bound has not improved for too long."""
+    if scheme.patience is None:
+        return jnp.zeros((), bool)
+    return state.progress.stale >= scheme.patience
 
 
 def _all_finite(tree: PyTree) -> Bool[Array, ""]:

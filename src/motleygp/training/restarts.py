@@ -101,7 +101,8 @@ def _polished(
 ) -> Run:
     """A run that has reached its horizon, after the quasi-Newton steps of its scheme.
     Held-out rows end training before it over-fits, so no steps follow there."""
-    if not task.scheme.polish or result.ended != "horizon" or task.held_out is not None:
+    over = result.ended in ("horizon", "converged")
+    if not task.scheme.polish or not over or task.held_out is not None:
         return result
     return polish(
         task.scheme,

@@ -12,7 +12,7 @@ from motleygp.inference.data import Dataset
 from motleygp.numerics.compiled import compiled
 from motleygp.optim import Scheme
 from motleygp.training.loop import reason_to_end, run_chunk
-from motleygp.training.one_step import StepInfo
+from motleygp.training.one_step import StepInfo, has_settled
 from motleygp.training.state import TrainState
 from motleygp.training.trace import Run, joined
 
@@ -72,17 +72,20 @@ def run_together(
         if not infos:
             raise
         ended = "interrupted"
-    arrays = eqx.filter(stacked, eqx.is_array)
-    return [
-        Run(
-            state=eqx.combine(jax.tree.map(lambda leaf, r=r: leaf[r], arrays), static),
-            start=int(state.iteration),
-            steps=joined([reports[r] for reports in infos]),
-            held_out=(),
-            ended=ended,
+    arrays, runs = eqx.filter(stacked, eqx.is_array), []
+    for r, begun_at in enumerate(states):
+        state = eqx.combine(jax.tree.map(lambda leaf, r=r: leaf[r], arrays), static)
+        settled = ended == "horizon" and has_settled(scheme, state)
+        runs.append(
+            Run(
+                state=state,
+                start=int(begun_at.iteration),
+                steps=joined([reports[r] for reports in infos]),
+                held_out=(),
+                ended="converged" if settled else ended,
+            )
         )
-        for r, state in enumerate(states)
-    ]
+    return runs
 
 
 def _stacked(states: Sequence[TrainState]) -> tuple[TrainState, TrainState]:
