@@ -401,7 +401,8 @@ def test_a_callback_sees_the_run_and_may_end_it(caplog):
         model = make_model(restarts=2).fit(*make_frames(), callback=stop)
     assert seen == [(50, 60, 50)] * 2 and model.ended_ == "callback"
     said = [record.getMessage() for record in caplog.records]
-    assert "fitting 3 outputs with 2 start(s) of 60 iterations" in said
+    plan = "M = 8, 60 rows a step"
+    assert f"fitting 3 outputs with 2 start(s) of 60 iterations: {plan}" in said
     assert any(text.startswith("iteration 50 of 60: -ELBO") for text in said)
     assert any("ended after 50 iterations (callback)" in text for text in said)
 

@@ -286,8 +286,12 @@ def test_wrong_settings_of_schemes_are_one_line(make, message):
 def test_steps_of_q_shorten_with_the_share_of_the_rows(share, beta):
     for name in ("fng", "hybrid"):
         assert optim.usual(name, share=share).q.step_size == pytest.approx(beta)
-    assert optim.usual("fng", share=share, beta=0.2) == optim.fng(beta=0.2)
-    assert optim.usual("adam", share=share) == optim.adam()
+        end = {"tolerance": 0.002, "patience": 2} if share == 1.0 else {}
+        found = optim.usual(name, share=share, beta=0.2)
+        assert found == optim.BY_NAME[name](beta=0.2, **end)
+    assert optim.usual("adam", share=share) == optim.adam(**end)
+    little = optim.usual("fng", share=1.0, gain=0.5, patience=7)
+    assert (little.tolerance, little.patience) == (0.001, 7)
 
 
 @pytest.mark.parametrize(
@@ -295,7 +299,7 @@ def test_steps_of_q_shorten_with_the_share_of_the_rows(share, beta):
     [(0.0, 1.0), (0.02, 2.0), (0.06, 10.0), (1.0, 30.0)],
 )
 def test_the_prior_of_theta_narrows_where_values_are_few(weights_per_value, lambda_1):
-    scheme = optim.usual("fng", weights_per_value=weights_per_value)
+    scheme = optim.usual("fng", share=0.5, weights_per_value=weights_per_value)
     assert scheme == optim.fng(lambda_1=lambda_1)
 
 

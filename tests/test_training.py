@@ -16,6 +16,7 @@ from motleygp.training import (
     Run,
     StepInfo,
     TrainState,
+    clock,
     minibatch,
     named_trace,
     one_step,
@@ -127,6 +128,34 @@ def test_a_time_limit_ends_the_run(begun):
     assert result.ended == "time" and int(result.state.iteration) == 5
 
 
+def test_a_run_with_too_little_time_cools_down_before_the_limit(begun, monkeypatch):
+    state, data = begun
+    now = [0.0]
+    monkeypatch.setattr(clock.time, "monotonic", lambda: now[0])
+    state = state._replace(
+        horizon=jnp.asarray(1000), cool_down=jnp.asarray(600), iteration=jnp.asarray(0)
+    )
+    seen = []
+
+    def callback(report):
+        # The first chunk compiles, and then an iteration takes a second.
+        now[0] += 30.0 if not seen else report.iteration - seen[-1]
+        seen.append(report.iteration)
+
+    result = fit(state, data, chunk=20, callback=callback, time_limit=130.0)
+    assert result.ended == "time"
+    # 10 iterations in the first 30 seconds, 20 in the next; 95 % of what is left.
+    assert int(result.state.horizon) == seen[-1] == 10 + 20 + 76
+    steps = named_trace(result)["q_step"]
+    assert steps[-1] < 0.05 * steps.max() and now[0] < 130.0
+    # Enough time changes nothing.
+    now[0] = 0.0
+    plain = fit(up_to(state, 40), data, chunk=20)
+    timed = fit(up_to(state, 40), data, chunk=20, time_limit=1e6)
+    np.testing.assert_array_equal(plain.steps.nelbo, timed.steps.nelbo)
+    assert timed.ended == plain.ended == "horizon"
+
+
 def test_held_out_scores_keep_the_best_state_and_end_the_run(begun):
     state, data = begun
     given = iter([3.0, 1.0, 2.0, 2.0, 2.0])
@@ -234,7 +263,7 @@ def test_a_cool_down_that_has_begun_goes_on_at_its_pace(begun):
     nearer = one_step._nearer(scheme, state)
     # A quarter of 400 iterations, of which three quarters are left.
     assert (int(nearer.horizon), int(nearer.cool_down)) == (475, 100)
-    assert one_step._pace_down(nearer) == one_step._pace_down(state) == 0.75
+    assert one_step.pace_down(nearer) == one_step.pace_down(state) == 0.75
     assert one_step._nearer(scheme, nearer).horizon == 475
 
 

@@ -67,10 +67,10 @@ def _bar(*columns: ProgressColumn, show: bool) -> Progress:
 
 @contextmanager
 def training_bar(
-    total: int, *, show: bool, label: str = "training"
+    total: int, *, show: bool, label: str = "training", plan: str = ""
 ) -> Iterator[Callable[[int, int, str], None]]:
     """A bar of iterations; it yields a function of the iteration, the last iteration
-    and a text to show."""
+    and a text to show. At first it shows the plan."""
     bar = _bar(
         MofNCompleteColumn(),
         TextColumn("{task.fields[said]}"),
@@ -78,7 +78,8 @@ def training_bar(
         show=show,
     )
     with bar:
-        task = bar.add_task(label, total=total, said="compiling")
+        said = f"compiling for {plan}" if plan else "compiling"
+        task = bar.add_task(label, total=total, said=said)
 
         def update(iteration: int, horizon: int, said: str) -> None:
             bar.update(task, completed=iteration, total=horizon, said=said)

@@ -63,8 +63,7 @@ class MotleyGP(Inspector):
     kernel : "eq" or the name of a kernel of your own
         The kernel of the latent processes. Convolutions take "eq" only.
     num_inducing : int, optional
-        M, the number of inducing points of each copy: by default 80, or fewer with more
-        than 20 latent processes (1600 in all, and at least 20 each).
+        M, the number of inducing points of each copy; see `effort`.
     posterior : "auto", "factorised" or "joint"
         q(u), the distribution of the inducing values: independent between the latent
         processes, or joint, which is better where fewer outputs are observed than there
@@ -80,10 +79,18 @@ class MotleyGP(Inspector):
         The start of the constant means of the parameter functions: the constant fit of
         each output, or zero, where they stay.
     max_iter, batch_size : int, optional
-        The number of iterations, 2000 by default, and the rows of each output per
-        iteration: by default 256, or all rows if there are at most 1024. A run ends
-        earlier if its bound has stopped improving. On few rows, 300 iterations are
-        followed by quasi-Newton steps on all rows, which end at an optimum.
+        The number of iterations, and the rows of each output per iteration; see
+        `effort`. A run ends earlier if its bound has stopped improving. On few rows,
+        300 iterations may be followed by quasi-Newton steps on all rows, which end at
+        an optimum.
+    effort : "quick", "standard" or "thorough"
+        The sizes that are not given, planned from the number of rows. Up to 1024 rows,
+        all of them are in each iteration, with 80 inducing points for each copy and at
+        most 2000 iterations; beyond, there are 512 rows, 200 inducing points, and 1000
+        iterations. With many latent processes there are fewer inducing points: at most
+        1600, beyond 1024 rows 3200 in all, but at least 20 each. "quick" takes 0.4
+        times as many inducing points, 256 rows and half the iterations; "thorough"
+        twice the points, 1024 rows and twice the iterations.
     restarts : int
         The number of starts from different seeds. The best is kept, judged by the
         held-out rows if there are any, otherwise by the bound. If it is no better than
@@ -97,7 +104,8 @@ class MotleyGP(Inspector):
         outputs. A run ends when the NLPD of these rows stops improving, and its best
         state is kept. Restarts that run together use them only to choose the best.
     time_limit : float, optional
-        The seconds after which a run ends.
+        The seconds after which a run ends. The last steps before it become small, as
+        they do at the end of any run.
     standardize : bool
         Whether to standardise inputs and real outputs internally. Results are in the
         user's units.
@@ -147,6 +155,7 @@ class MotleyGP(Inspector):
         offset: str = "marginal",
         max_iter: int | None = None,
         batch_size: int | None = None,
+        effort: str = "standard",
         restarts: int = 1,
         n_jobs: int | None = None,
         validation_fraction: float = 0.0,
@@ -171,6 +180,7 @@ class MotleyGP(Inspector):
         self.offset = offset
         self.max_iter = max_iter
         self.batch_size = batch_size
+        self.effort = effort
         self.restarts = restarts
         self.n_jobs = n_jobs
         self.validation_fraction = validation_fraction

@@ -11,7 +11,7 @@ import joblib
 import numpy as np
 
 from motleygp.estimator import settings
-from motleygp.estimator.plan import planned, with_iterations
+from motleygp.estimator.plan import in_words, planned, with_iterations
 from motleygp.inference import Dataset, Observations, Scaling, hold_out
 from motleygp.likelihoods import AbstractLikelihood
 from motleygp.prediction import Fitted, see
@@ -62,6 +62,7 @@ def prepared(
         batch_size=given["batch_size"],
         num_steps=settings.num_steps(given, scheme),
         time_limit=given["time_limit"],
+        plan=in_words(given),
     )
     return task, [int(seed) for seed in rng.integers(2**31, size=given["restarts"])]
 
@@ -84,15 +85,16 @@ def run_all(
     callback = beside.heard(callback)
     show, several = bool(given["progress"]), len(seeds) > 1
     _log.info(
-        "fitting %d outputs with %d start(s) of %d iterations",
+        "fitting %d outputs with %d start(s) of %d iterations: %s",
         len(task.likelihoods),
         len(seeds),
         task.num_steps,
+        task.plan,
     )
 
     def watched(number: int) -> contextlib.AbstractContextManager[Callback]:
         label = f"restart {number + 1}/{len(seeds)}" if several else "training"
-        return watch(task.num_steps, callback, show=show, label=label)
+        return watch(task.num_steps, callback, show=show, label=label, plan=task.plan)
 
     # None means the number in joblib's context, where a user may set a backend.
     n_jobs: Any = given["n_jobs"]

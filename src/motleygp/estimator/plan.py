@@ -1,7 +1,9 @@
 """The settings that are not given, planned from the data."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from math import ceil
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -9,10 +11,35 @@ from motleygp import priors
 from motleygp.inference import Dataset
 from motleygp.likelihoods import AbstractLikelihood
 
-_MAX_ITER = 2000
-# Minibatches of this size; where there are few rows, all of them: the noise of
-# minibatches costs more there than the time that they save.
-_BATCH, _FEW_ROWS = 256, 1024
+# Where there are few rows, all of them are in each minibatch: the noise of minibatches
+# costs more there than the time that they save.
+_FEW_ROWS = 1024
+
+
+class Effort(NamedTuple):
+    """How much a fit may cost.
+
+    - `inducing`: the number of inducing points, relative to the prior's usual one.
+    - `batch_size`: the rows in a minibatch.
+    - `max_iter`: the number of iterations with minibatches.
+    - `gain`: the gain that is too small to go on, relative to the usual one.
+    """
+
+    inducing: float
+    batch_size: int
+    max_iter: int
+    gain: float
+
+
+EFFORTS: Mapping[str, Effort] = MappingProxyType(
+    {
+        "quick": Effort(0.4, 256, 500, 2.0),
+        "standard": Effort(1.0, 512, 1000, 1.0),
+        "thorough": Effort(2.0, 1024, 2000, 0.2),
+    }
+)
+# Iterations without minibatches, relative to those with them: a run converges earlier.
+_MORE = 2
 
 
 def planned(
@@ -23,31 +50,35 @@ def planned(
     """The arguments, without `None` for a size, and with the rank of each process."""
     form = priors.get(given["prior"], given["inducing"])
     num_functions = sum(likelihood.num_functions for likelihood in likelihoods)
-    num_latents = given["num_latents"]
+    num_latents, num_rows = given["num_latents"], _num_rows(data)
     if num_latents is None:
-        num_latents = form.usual_num_latents(
-            len(likelihoods), num_functions, _num_rows(data)
-        )
+        num_latents = form.usual_num_latents(len(likelihoods), num_functions, num_rows)
     rank = _ranks(given["rank"], num_latents)
     num_inducing = given["num_inducing"]
     if num_inducing is None:
         num_groups = len(form.group_functions(num_functions, sum(rank)))
-        num_inducing = form.usual_num_inducing(num_groups)
+        usual = form.usual_num_inducing(num_groups, num_rows)
+        num_inducing = ceil(EFFORTS[given["effort"]].inducing * usual)
     sizes = dict(num_latents=num_latents, rank=rank, num_inducing=num_inducing)
     return with_iterations(given, data) | sizes
 
 
 def with_iterations(given: Mapping[str, Any], data: Dataset) -> dict[str, Any]:
     """The arguments, with a number of iterations and the size of a minibatch."""
-    num_rows = _num_rows(data)
-    usual = {
-        "max_iter": _MAX_ITER,
-        "batch_size": num_rows if num_rows <= _FEW_ROWS else _BATCH,
-    }
+    num_rows, effort = _num_rows(data), EFFORTS[given["effort"]]
+    if num_rows <= _FEW_ROWS:
+        usual = {"batch_size": num_rows, "max_iter": _MORE * effort.max_iter}
+    else:
+        usual = {"batch_size": effort.batch_size, "max_iter": effort.max_iter}
     return dict(given) | {
         name: value if given[name] is None else given[name]
         for name, value in usual.items()
     }
+
+
+def in_words(given: Mapping[str, Any]) -> str:
+    """The planned sizes in a few words."""
+    return f"M = {given['num_inducing']}, {given['batch_size']} rows a step"
 
 
 def _num_rows(data: Dataset) -> int:

@@ -10,6 +10,7 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from motleygp import kernels, likelihoods as lik, optim, priors
+from motleygp.estimator.plan import EFFORTS
 from motleygp.inference import Dataset, Model, Posterior, Scaling, with_fixed
 from motleygp.inference.parameters import begun_at
 from motleygp.likelihoods import AbstractLikelihood
@@ -25,6 +26,7 @@ _CHOICES: dict[str, tuple] = {
     "preset": (None, "paper"),
     "offset": ("marginal", "zero"),
     "posterior": ("auto", "factorised", "joint"),
+    "effort": tuple(EFFORTS),
 }
 # Entries of `MotleyGP.parameters()` beyond theta that `start` may have.
 _STARTABLE = ("q_mean", "q_cov", "output_shift", "output_scale", "jitter")
@@ -161,6 +163,7 @@ def scheme(
         optimizer,
         share=min(share, 1.0),
         weights_per_value=num_weights / num_values,
+        gain=EFFORTS[given["effort"]].gain,
         **few,
     )
 

@@ -225,7 +225,12 @@ BY_NAME: MappingProxyType[str, Callable[..., Scheme]] = MappingProxyType(
 
 
 def usual(
-    name: str, *, share: float = 1.0, weights_per_value: float = 0.0, **settings: Any
+    name: str,
+    *,
+    share: float = 1.0,
+    weights_per_value: float = 0.0,
+    gain: float = 1.0,
+    **settings: Any,
 ) -> Scheme:
     """The scheme of this name as the estimator chooses it, but with these settings.
 
@@ -240,9 +245,10 @@ def usual(
     - `name`: "fng", "hybrid", "adam" or "sgd".
     - `share`: the share of the rows in a minibatch.
     - `weights_per_value`: the number of weights over that of observed values.
+    - `gain`: the gain that is too small to go on, relative to the usual one.
     """
     if share >= 1.0:
-        settings = {"patience": _SOON, "tolerance": _LITTLE, **settings}
+        settings = {"patience": _SOON, "tolerance": gain * _LITTLE, **settings}
     if name in _NATURAL:
         settings = {"beta": float(np.clip(_NOISE * share, *_STEPS)), **settings}
     if name == "fng":

@@ -26,8 +26,9 @@ _SHARED = 0.3
 # The most latent processes by default, and the most if some are there to be shared.
 _MAX_LATENTS, _MAX_SHARED = 40, 16
 # The fewest and the most inducing points of a group by default, and the most inducing
-# values of all groups.
-_NUM_INDUCING, _MAX_VALUES = (20, 80), 1600
+# values of all groups, for few rows and for more.
+_FEW_INDUCING, _INDUCING = (20, 80, 1600), (20, 200, 3200)
+_FEW_ROWS = 1024
 # Beyond this number of rows there are processes to share beside those of each output.
 _MANY_ROWS = 4000
 
@@ -210,10 +211,11 @@ class AbstractPrior(Named):
         return min(_MAX_LATENTS, num_functions + shared)
 
     @classmethod
-    def usual_num_inducing(cls, num_groups: int) -> int:
-        """The default M: fewer where there are many groups."""
-        fewest, most = _NUM_INDUCING
-        return int(np.clip(_MAX_VALUES // num_groups, fewest, most))
+    def usual_num_inducing(cls, num_groups: int, num_rows: int) -> int:
+        """The default M: fewer where there are many groups, or so few rows that Z would
+        over-fit."""
+        fewest, most, total = _FEW_INDUCING if num_rows <= _FEW_ROWS else _INDUCING
+        return int(np.clip(total // num_groups, fewest, most))
 
     @classmethod
     def group_functions(

@@ -41,6 +41,8 @@ from motleygp.priors._sites import Sites
 _SMOOTHING = 0.05
 # The paper's factor on the length-scales of its linear model, and variance of q(u).
 _PAPER_SCALE, _PAPER_VARIANCE = 0.1, 9.0
+# The fewest inducing points of a function by default.
+_LEAST_INDUCING = 80
 # Default latent processes of `Convolution`: each adds a scale to every function.
 _SCALES = 4
 
@@ -238,10 +240,10 @@ class Convolution(AbstractConvolution):
         return min(_SCALES, num_functions)
 
     @classmethod
-    def usual_num_inducing(cls, num_groups: int) -> int:
+    def usual_num_inducing(cls, num_groups: int, num_rows: int) -> int:
         # A function learns from its own inducing values alone, however many there are.
-        del num_groups
-        return super().usual_num_inducing(1)
+        usual = super().usual_num_inducing(num_groups, num_rows)
+        return max(usual, _LEAST_INDUCING)
 
     @classmethod
     def group_functions(

@@ -8,10 +8,12 @@ from motleygp.training.initialise import (
     paper_start as paper_start,
     with_form as with_form,
 )
-from motleygp.training.loop import (
+from motleygp.training.journal import (
     Callback as Callback,
-    HeldOut as HeldOut,
     Report as Report,
+)
+from motleygp.training.loop import (
+    HeldOut as HeldOut,
     run as run,
 )
 from motleygp.training.one_step import (

@@ -29,7 +29,7 @@ from motleygp.files.trees import (
     restored,
 )
 from motleygp.training import restarts
-from motleygp.training.loop import Report
+from motleygp.training.journal import Report
 from motleygp.training.one_step import StepInfo, step
 from motleygp.training.restarts import Outcome, Task
 from motleygp.training.state import TrainState, solution

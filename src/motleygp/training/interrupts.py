@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from motleygp.training.loop import Callback, Report
+from motleygp.training.journal import Callback, Report
 
 
 class Beside:

@@ -105,10 +105,11 @@ def _of_draws(
 def _pace(scheme: Scheme, state: TrainState) -> Scalar:
     """The factor on the step sizes: it rises to 1, and falls to 0 at the end."""
     up = (state.iteration + 1.0) / (scheme.warm_up + 1.0)
-    return jnp.minimum(up, _pace_down(state))
+    return jnp.minimum(up, pace_down(state))
 
 
-def _pace_down(state: TrainState) -> Scalar:
+def pace_down(state: TrainState) -> Scalar:
+    """The factor of the cool-down, 1 before it."""
     left = (state.horizon - state.iteration) / jnp.maximum(state.cool_down, 1)
     return jnp.where(state.cool_down > 0, jnp.minimum(left, 1.0), 1.0)
 
@@ -153,7 +154,7 @@ def _nearer(scheme: Scheme, state: TrainState) -> TrainState:
     stale = has_settled(scheme, state)
     short = jnp.ceil(_EARLY * state.iteration).astype(int)
     cool_down = jnp.minimum(state.cool_down, short)
-    left = jnp.ceil(_pace_down(state) * cool_down).astype(int)
+    left = jnp.ceil(pace_down(state) * cool_down).astype(int)
     soon = jnp.minimum(state.horizon, state.iteration + left)
     return state._replace(
         horizon=jnp.where(stale, soon, state.horizon),

@@ -9,7 +9,6 @@ the highest
 where L* is the bound at the best q(u) for theta, and p(theta) the scheme's prior.
 """
 
-import time
 from typing import NamedTuple
 
 import equinox as eqx
@@ -23,7 +22,8 @@ from jaxtyping import Array, Float
 from motleygp.inference.data import Dataset
 from motleygp.inference.posterior import Posterior
 from motleygp.optim import Scheme
-from motleygp.training.loop import Callback, Report, reason_to_end
+from motleygp.training.clock import Clock
+from motleygp.training.journal import Callback, Report
 from motleygp.training.one_step import StepInfo, no_reports
 from motleygp.training.settled import settle
 from motleygp.training.state import TrainState
@@ -102,19 +102,18 @@ def polish(
     data: Dataset,
     *,
     callback: Callback | None = None,
-    begun: float | None = None,
-    time_limit: float | None = None,
+    clock: Clock | None = None,
 ) -> Run:
     """The run after at most `scheme.polish` quasi-Newton steps, each an iteration.
 
-    It ends as "converged" if no step gains any more. A callback, the time since `begun`
-    and Ctrl-C end it as they end a run. Until it has ended, `so_far` of a report is
+    It ends as "converged" if no step gains any more. A callback, the `clock` and
+    Ctrl-C end it as they end a run. Until it has ended, `so_far` of a report is
     the run before these steps.
     """
     search = _Search(scheme, run.state, data)
     if not len(search.start):
         return run
-    begun = time.monotonic() if begun is None else begun
+    clock = Clock() if clock is None else clock
     infos: list[StepInfo] = []
     ended = "converged"
 
@@ -126,9 +125,8 @@ def polish(
             # How many steps are left is not known: each may be the last.
             done = int(run.state.iteration) + len(infos)
             told = callback(Report(done, done, infos[-1], None, lambda: run))
-        reason = reason_to_end(told, begun, time_limit)
-        if reason is not None:
-            ended = reason
+        if told or clock.over:
+            ended = "callback" if told else "time"
             raise StopIteration
 
     try:

@@ -14,7 +14,7 @@ from joblib.parallel import get_active_backend
 
 from motleygp.training import restarts
 from motleygp.training.interrupts import noted
-from motleygp.training.loop import Report
+from motleygp.training.journal import Report
 from motleygp.training.restarts import Outcome, Task
 
 

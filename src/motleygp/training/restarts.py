@@ -2,7 +2,6 @@
 
 import contextlib
 import functools as ft
-import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -18,8 +17,10 @@ from motleygp.inference.posterior import Posterior
 from motleygp.likelihoods import AbstractLikelihood
 from motleygp.optim import Scheme, fng
 from motleygp.training import loop, together
+from motleygp.training.clock import Clock
 from motleygp.training.initialise import Start
 from motleygp.training.interrupts import noted
+from motleygp.training.journal import Callback
 from motleygp.training.loop import HeldOut
 from motleygp.training.polish import polish
 from motleygp.training.state import Solution, TrainState, init, solution
@@ -32,7 +33,7 @@ _LAST = 50
 
 
 class Task(NamedTuple):
-    """Everything that a run needs except its seed."""
+    """Everything that a run needs except its seed; `plan` gives its sizes in words."""
 
     data: Dataset
     held_out: Dataset | None
@@ -42,6 +43,7 @@ class Task(NamedTuple):
     batch_size: int
     num_steps: int
     time_limit: float | None = None
+    plan: str = ""
 
 
 class Outcome(NamedTuple):
@@ -70,7 +72,7 @@ def begin(task: Task, seed: int) -> TrainState:
 def run(
     task: Task,
     seed: int,
-    callback: loop.Callback | None = None,
+    callback: Callback | None = None,
     so_far: Run | None = None,
 ) -> Outcome:
     """Run one start to its end, from `so_far` if it was interrupted.
@@ -80,7 +82,7 @@ def run(
     held_out = None
     if task.held_out is not None:
         held_out = HeldOut(ft.partial(_held_out_score, task.scheme, task.held_out))
-    begun = time.monotonic()
+    clock = Clock(task.time_limit)
     try:
         result = loop.run(
             task.scheme,
@@ -89,29 +91,22 @@ def run(
             batch_size=task.batch_size,
             callback=callback,
             held_out=held_out,
-            time_limit=task.time_limit,
+            time_limit=clock,
         )
     except FloatingPointError as error:
         return _failed(str(error))
-    return _outcome(task, _polished(task, result, begun, callback))
+    return _outcome(task, _polished(task, result, clock, callback))
 
 
 def _polished(
-    task: Task, result: Run, begun: float, callback: loop.Callback | None = None
+    task: Task, result: Run, clock: Clock, callback: Callback | None = None
 ) -> Run:
     """A run that has reached its horizon, after the quasi-Newton steps of its scheme.
     Held-out rows end training before it over-fits, so no steps follow there."""
     over = result.ended in ("horizon", "converged")
     if not task.scheme.polish or not over or task.held_out is not None:
         return result
-    return polish(
-        task.scheme,
-        result,
-        task.data,
-        callback=callback,
-        begun=begun,
-        time_limit=task.time_limit,
-    )
+    return polish(task.scheme, result, task.data, callback=callback, clock=clock)
 
 
 def run_in_turn(
@@ -152,7 +147,7 @@ def run_next(
     outcomes: Sequence[Outcome],
     task: Task,
     seed: int,
-    callback: loop.Callback | None = None,
+    callback: Callback | None = None,
     so_far: Run | None = None,
 ) -> Outcome:
     """`run` after these outcomes; an error such as a lack of memory fails this start
@@ -179,7 +174,7 @@ def absorb(
     batch_size: int,
     num_steps: int,
     time_limit: float | None = None,
-    callback: loop.Callback | None = None,
+    callback: Callback | None = None,
 ) -> Run:
     """Update q(u) with new rows, by natural gradients with theta fixed; the old q(u)
     takes the place of the prior. Both are whitened."""
@@ -201,7 +196,7 @@ def run_together(
     callback: Callable[[int], bool | None] | None = None,
 ) -> list[Outcome]:
     """Run all starts under vmap; held-out rows score them only at the end."""
-    begun = time.monotonic()
+    clock = Clock(task.time_limit)
     results = together.run_together(
         task.scheme,
         [begin(task, seed) for seed in seeds],
@@ -210,7 +205,7 @@ def run_together(
         callback=callback,
         time_limit=task.time_limit,
     )
-    return [_outcome(task, _polished(task, result, begun)) for result in results]
+    return [_outcome(task, _polished(task, result, clock)) for result in results]
 
 
 def best(outcomes: Sequence[Outcome]) -> tuple[Solution, Outcome]:

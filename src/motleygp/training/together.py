@@ -1,6 +1,5 @@
 """Several runs as one batch, for devices that are faster on batches."""
 
-import time
 from collections.abc import Callable, Sequence
 
 import equinox as eqx
@@ -11,7 +10,8 @@ import numpy as np
 from motleygp.inference.data import Dataset
 from motleygp.numerics.compiled import compiled
 from motleygp.optim import Scheme
-from motleygp.training.loop import reason_to_end, run_chunk
+from motleygp.training.clock import Clock
+from motleygp.training.loop import run_chunk
 from motleygp.training.one_step import StepInfo, has_settled
 from motleygp.training.state import TrainState
 from motleygp.training.trace import Run, joined
@@ -47,7 +47,7 @@ def run_together(
     Not for a CPU, where a batch of factorisations can deadlock. Ctrl-C ends the runs,
     which keep their last whole chunk; before the first one it is raised.
     """
-    begun = time.monotonic()
+    clock = Clock(time_limit)
     stacked, static = _stacked(states)
     infos: list[list[StepInfo]] = []
     ended = "horizon"
@@ -64,9 +64,11 @@ def run_together(
             # Nothing comes between these two lines, so that Ctrl-C cannot part them.
             stacked = new
             infos.append(reports)
-            told = callback is not None and callback(int(now.max()))
-            if (reason := reason_to_end(told, begun, time_limit)) is not None:
-                ended = reason
+            if callback is not None and callback(int(now.max())):
+                ended = "callback"
+                break
+            if clock.over:
+                ended = "time"
                 break
     except KeyboardInterrupt:
         if not infos:

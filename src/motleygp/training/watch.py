@@ -7,17 +7,22 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from motleygp.progress import training_bar
-from motleygp.training.loop import Callback, Report
+from motleygp.training.journal import Callback, Report
 
 _log = logging.getLogger("motleygp.training")
 
 
 @contextlib.contextmanager
 def watch(
-    num_steps: int, callback: Callback | None, *, show: bool, label: str
+    num_steps: int,
+    callback: Callback | None,
+    *,
+    show: bool,
+    label: str,
+    plan: str = "",
 ) -> Iterator[Callable[[Report], bool]]:
     """A callback for `run` that shows each report, logs it and passes it on."""
-    with training_bar(num_steps, show=show, label=label) as update:
+    with training_bar(num_steps, show=show, label=label, plan=plan) as update:
         refused = cut = 0
 
         def tell(report: Report) -> bool:

@@ -22,7 +22,14 @@ if TYPE_CHECKING:
 # Settings of the estimator that have a flag. A flag that is not given is None.
 _FLAGS = (
     *("prior", "inducing", "posterior", "optimizer", "num_latents", "num_inducing"),
-    *("max_iter", "batch_size", "restarts", "validation_fraction", "time_limit"),
+    *(
+        "max_iter",
+        "batch_size",
+        "effort",
+        "restarts",
+        "validation_fraction",
+        "time_limit",
+    ),
 )
 # Settings of the estimator that the command makes itself.
 _OWN = {"outputs", "random_state", "progress", "checkpoint_dir"}

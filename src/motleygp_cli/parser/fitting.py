@@ -57,13 +57,18 @@ def _add_choices(fit: Parser) -> None:
         choices=("fng", "hybrid", "adam", "sgd"),
         help="the training scheme (default: fng, fully natural gradients)",
     )
+    fit.add_argument(
+        "--effort",
+        choices=("quick", "standard", "thorough"),
+        help="how much time to spend: sizes that are not given (default: standard)",
+    )
 
 
 def _add_numbers(fit: Parser) -> None:
     for flag, help in (
         ("num-latents", "latent processes (default: depends on the outputs)"),
         ("num-inducing", "inducing points of each process (default: at most 80)"),
-        ("max-iter", "maximum number of iterations (default: 2000)"),
+        ("max-iter", "maximum number of iterations (default: at most 2000)"),
         ("batch-size", "rows in each iteration (default: 256, or all of few rows)"),
         ("restarts", "number of starts; the best one is kept (default: 1)"),
     ):
