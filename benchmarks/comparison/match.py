@@ -33,15 +33,13 @@ def cases() -> dict[str, tuple[Arrays, Settings]]:
     }
 
 
-def match(pythons: Pythons) -> dict[str, dict[str, float]]:
-    """Every library's own bound in each case, beside ours."""
-    found = {}
-    for label, (arrays, settings) in cases().items():
-        with started(pythons, arrays) as workers:
-            built(workers, settings)
-            own = {n: w("bound") for n, w in workers.items() if n != OURS}
-        found[label] = {OURS: score(arrays, settings), **own}
-    return found
+def measure(pythons: Pythons, label: str) -> dict[str, float]:
+    """Every library's own bound in one case, beside ours."""
+    arrays, settings = cases()[label]
+    with started(pythons, arrays) as workers:
+        built(workers, settings)
+        peers = {n: w("bound") for n, w in workers.items() if n != OURS}
+    return {OURS: score(arrays, settings), **peers}
 
 
 def show(found: dict[str, dict[str, float]]) -> None:

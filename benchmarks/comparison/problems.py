@@ -14,16 +14,20 @@ NUM_LATENTS, NUM_OUTPUTS = 3, 5
 
 
 def settings_of(kind: str, batch: int, **others: Any) -> Settings:
-    """The settings of a problem; the rates are those of GPflow's and GPyTorch's
-    guides to natural gradients."""
+    """The settings of a problem.
+
+    The rates are small, so that no library fails while it is timed. A compiled program
+    of MotleyGP or GPJax runs `chunk` iterations.
+    """
     usual = {
         "kind": kind,
         "batch": batch,
         "jitter": JITTER,
         "nodes": 20,
         "covariances": True,
-        "natural_rate": 0.1,
-        "adam_rate": 0.01,
+        "natural_rate": 0.01,
+        "adam_rate": 0.005,
+        "chunk": 50,
     }
     return usual | others
 

@@ -8,20 +8,21 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from libraries.served import Arrays, Settings
 
 BENCHMARKS = Path(__file__).resolve().parents[1]
-OURS = "MotleyGP"
+OURS, BARE = "MotleyGP", "bare calls"
 SCRIPTS = MappingProxyType(
     {
         OURS: "in_motleygp",
         "GPflow": "in_gpflow",
         "GPyTorch": "in_gpytorch",
         "GPJax": "in_gpjax",
+        BARE: "bare_calls",
     }
 )
 # One thread for each of the libraries' pools, and no programs compiled before.
@@ -37,7 +38,7 @@ ENVIRONMENT = MappingProxyType(
 Pythons = Mapping[str, Path]
 
 
-class Failed(RuntimeError):
+class FailedError(RuntimeError):
     """A library could not do what it was told."""
 
 
@@ -74,10 +75,10 @@ class Worker:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
-            raise Failed(f"{self.script}: the process ended")
+            raise FailedError(f"{self.script}: the process ended")
         found = json.loads(line)
         if "error" in found:
-            raise Failed(f"{self.script}: {found['error']}")
+            raise FailedError(f"{self.script}: {found['error']}")
         return found["value"]
 
     def close(self) -> None:
@@ -87,22 +88,40 @@ class Worker:
         self.process.wait()
 
 
+class Entry(NamedTuple):
+    """A competitor: its library, and its settings that are not those of the rest."""
+
+    library: str
+    settings: Mapping[str, Any] = MappingProxyType({})
+
+
+Entries = Mapping[str, Entry]
+EACH: Entries = MappingProxyType(
+    {name: Entry(name) for name in SCRIPTS if name != BARE}
+)
+
+
 @contextmanager
 def started(
-    pythons: Pythons, arrays: Arrays, scripts: Mapping[str, str] = SCRIPTS
+    pythons: Pythons, arrays: Arrays, entries: Entries = EACH
 ) -> Iterator[dict[str, Worker]]:
-    """A process for each library, in the order of their names' first use."""
+    """A process for each competitor."""
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         path = Path(folder) / "problem.npz"
         np.savez(path, allow_pickle=False, **arrays)
         workers = {}
-        for name, script in scripts.items():
-            workers[name] = Worker(pythons[name], script, path)
+        for name, (library, _) in entries.items():
+            workers[name] = Worker(pythons[library], SCRIPTS[library], path)
             stack.callback(workers[name].close)
         yield workers
 
 
-def built(workers: Mapping[str, Worker], settings: Settings) -> dict[str, float]:
-    """Seconds that each library takes to build the model."""
-    return {name: worker("build", settings) for name, worker in workers.items()}
+def built(
+    workers: Mapping[str, Worker], settings: Settings, entries: Entries = EACH
+) -> dict[str, float]:
+    """Seconds that each competitor takes to build the model."""
+    return {
+        name: worker("build", settings | dict(entries[name].settings))
+        for name, worker in workers.items()
+    }

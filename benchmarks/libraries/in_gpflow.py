@@ -111,7 +111,7 @@ def model_of(arrays: Arrays, settings: Settings) -> gpflow.models.SVGP:
 
 
 class InGPflow:
-    """A loop over one traced iteration, the fastest form that `gpflow_step.py` found."""
+    """A loop over one traced iteration, as `gpflow_step.py` found it fastest."""
 
     def __init__(self, arrays: Arrays, settings: Settings):
         gpflow.config.set_default_jitter(settings["jitter"])
@@ -148,8 +148,12 @@ class InGPflow:
     def parameters(self) -> Arrays:
         model = self.model
         found = {
-            "Z": np.stack([z.Z.numpy() for z in model.inducing_variable.inducing_variables]),
-            "lengthscale": np.stack([k.lengthscales.numpy() for k in model.kernel.kernels]),
+            "Z": np.stack(
+                [z.Z.numpy() for z in model.inducing_variable.inducing_variables]
+            ),
+            "lengthscale": np.stack(
+                [k.lengthscales.numpy() for k in model.kernel.kernels]
+            ),
             "weights": model.kernel.W.numpy(),
             "q_mean": model.q_mu.numpy().T,
             "q_factor": model.q_sqrt.numpy(),

@@ -28,8 +28,6 @@ from jax.scipy.special import gammaln
 
 from libraries.served import Arrays, Settings, serve
 
-# A program runs this many iterations.
-CHUNK = 50
 # The pairs of functions that belong to one output.
 PAIRS = ((0, 1), (2, 3), (5, 6))
 
@@ -180,8 +178,9 @@ class InGPJax:
     def run(self, rows: np.ndarray) -> None:
         carry = (self.trained, self.moments, self.adam_state)
         losses = jnp.zeros(1)
-        for start in range(0, len(rows), CHUNK):
-            part = jnp.asarray(rows[start : start + CHUNK])
+        size = self.settings["chunk"]
+        for start in range(0, len(rows), size):
+            part = jnp.asarray(rows[start : start + size])
             carry, losses = jax.block_until_ready(self.chunk(carry, part))
         if not np.isfinite(np.asarray(losses)).all():
             raise FloatingPointError("the bound is not finite")

@@ -112,6 +112,7 @@ class Model(gpytorch.models.ApproximateGP):
         q.natural_mat.data = torch.tensor(-0.5 * precision)
         q.natural_vec.data = torch.tensor(vector)
         base.variational_params_initialized.fill_(1)
+        self.own_q = (q,)  # in a tuple, so that it is not registered twice
 
     def forward(self, x: torch.Tensor) -> gpytorch.distributions.MultivariateNormal:
         """The prior of the latent processes."""
@@ -120,7 +121,9 @@ class Model(gpytorch.models.ApproximateGP):
         )
 
 
-def likelihood_of(arrays: Arrays, settings: Settings) -> gpytorch.likelihoods.Likelihood:
+def likelihood_of(
+    arrays: Arrays, settings: Settings
+) -> gpytorch.likelihoods.Likelihood:
     """The stock likelihood of Gaussian outputs, or the mixed one."""
     if settings["kind"] == "mixed":
         return Mixed(settings["nodes"], arrays["offset"])
@@ -195,7 +198,8 @@ class InGPyTorch:
         strategy = self.model.variational_strategy
         base = strategy.base_variational_strategy
         with torch.no_grad():
-            q = base._variational_distribution()
+            (own,) = self.model.own_q
+            q = own()
             found = {
                 "Z": base.inducing_points,
                 "lengthscale": self.model.covar_module.lengthscale[:, 0],

@@ -10,8 +10,6 @@ from libraries.served import Arrays, Settings, serve
 from motleygp import core, optim
 
 NAMES = ("hetgaussian", "beta", "bernoulli", "gamma", "exponential")
-# A program runs this many iterations.
-CHUNK = 50
 # Of the estimator's plan: the step of q(u) by the share of the rows in a minibatch.
 STEP_BY_SHARE, STEPS = 1.3, (0.03, 0.1)
 
@@ -61,7 +59,7 @@ class InMotleyGP:
     """A run in chunks, as the estimator's `fit` makes it. q(u) begins at its prior."""
 
     def __init__(self, arrays: Arrays, settings: Settings):
-        self.batch = settings["batch"]
+        self.batch, self.chunk = settings["batch"], settings["chunk"]
         model, _, self.data = model_of(arrays, settings)
         share = self.batch / len(arrays["X"])
         beta = float(np.clip(STEP_BY_SHARE * share, *STEPS))
@@ -77,7 +75,7 @@ class InMotleyGP:
             self.state,
             self.data,
             batch_size=self.batch,
-            chunk=CHUNK,
+            chunk=self.chunk,
             callback=lambda report: report.iteration >= target,
         ).state
 
