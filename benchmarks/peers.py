@@ -99,7 +99,9 @@ def minutes_left(names: Sequence[str], folder: Path, again: bool) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--only", choices=PARTS, help="one part")
     parser.add_argument("--again", action="store_true", help="measure anew")
     parser.add_argument("--out", type=Path, default=FOLDER / "peers")

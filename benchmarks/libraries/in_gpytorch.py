@@ -14,6 +14,7 @@ import math
 import gpytorch
 import numpy as np
 import torch
+import torch._dynamo  # an import that torch leaves to the first step of an optimiser
 
 from libraries.served import Arrays, Settings, serve
 
