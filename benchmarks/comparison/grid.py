@@ -44,7 +44,7 @@ def show(found: dict[str, dict[str, Timed]]) -> None:
 def show_waits(found: dict[str, dict[str, Timed]]) -> None:
     """Print the waits for the first iteration and the memory."""
     names = list(EACH)
-    print(f"{'seconds to the first, MB':28}" + "".join(f"{n:>16}" for n in names))
+    print(f"{'first s, training MB':28}" + "".join(f"{n:>16}" for n in names))
     for label, own in found.items():
         cells = [f"{own[n]['first']:9.1f}{own[n]['memory']:7.0f}" for n in names]
         print(f"{label:28}{''.join(cells)}")

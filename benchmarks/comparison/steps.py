@@ -36,11 +36,11 @@ def measure(pythons: Pythons, label: str) -> dict[str, Timed]:
 def show(label: str, found: dict[str, Timed]) -> None:
     """Print the figures and the bar."""
     print(f"{'five types, ' + label:34}{'ms a step':>10}{'ours / it':>11}", end="")
-    print(f"{'first s':>9}{'MB':>7}")
+    print(f"{'first s':>9}{'peak MB':>9}{'training MB':>13}")
     for name, own in found.items():
         print(
             f"{name:34}{own['ms']:10.2f}{own['ratio']:11.3f}{own['first']:9.1f}"
-            f"{own['memory']:7.0f}"
+            f"{own['peak']:9.0f}{own['memory']:13.0f}"
         )
     best = fastest(found)
     print(f"  bar: at most {CASES[label]} of the fastest peer's; {best}: ", end="")

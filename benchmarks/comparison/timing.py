@@ -27,12 +27,14 @@ class Timed(TypedDict):
     """A competitor's figures: seconds, milliseconds per iteration, MB.
 
     `first` is from the call that builds the model to the end of the first iteration,
-    or of the first chunk. `memory` is what training adds to the imports.
+    or of the first chunk. `peak` is the most memory that the process has held, `memory`
+    how much more that is than the most that its imports held.
     """
 
     first: float
     ms: float
     ratio: float
+    peak: float
     memory: float
 
 
@@ -68,14 +70,16 @@ def timed(
             firsts[name] = seconds[name] + worker("run", chunk if compiled else 1)
         rounds_of(workers, sizes, 1)  # caches, and what compiles at a second call
         found = rounds_of(workers, sizes, rounds)
-        memory = {n: w("memory") - w.import_memory for n, w in workers.items()}
+        peaks = {n: w("memory") for n, w in workers.items()}
+        imports = {n: w.import_memory for n, w in workers.items()}
     ours = found[OURS]
     return {
         name: {
             "first": firsts[name],
             "ms": statistics.median(times),
             "ratio": statistics.median(a / b for a, b in zip(ours, times, strict=True)),
-            "memory": memory[name],
+            "peak": peaks[name],
+            "memory": peaks[name] - imports[name],
         }
         for name, times in found.items()
     }
