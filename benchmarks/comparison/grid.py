@@ -42,9 +42,9 @@ def show(found: dict[str, dict[str, Timed]]) -> None:
 
 
 def show_waits(found: dict[str, dict[str, Timed]]) -> None:
-    """Print the waits for the first iteration and the memory."""
+    """Print the seconds to the first iteration, or chunk of them."""
     names = list(EACH)
-    print(f"{'first s, training MB':28}" + "".join(f"{n:>16}" for n in names))
+    print(f"{'seconds to the first':28}" + "".join(f"{n:>10}" for n in names))
     for label, own in found.items():
-        cells = [f"{own[n]['first']:9.1f}{own[n]['memory']:7.0f}" for n in names]
+        cells = [f"{own[n]['first']:10.1f}" for n in names]
         print(f"{label:28}{''.join(cells)}")

@@ -8,10 +8,11 @@ before it starts, and imports are done before the first command.
 
 import json
 import os
-import resource
+import re
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -81,7 +82,10 @@ class _Served:
 
     def memory(self) -> float:
         """The most memory that the process has held so far, in MB."""
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
+        # Not ru_maxrss, which begins with the memory of the process that started this.
+        status = Path("/proc/self/status").read_text()
+        (peak,) = re.findall(r"VmHWM:\s*(\d+) kB", status)
+        return float(peak) / 1024.0
 
 
 def serve(build: Build) -> None:
