@@ -13,6 +13,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 GPFLOW := build/gpflow-env
+PEERS := $(foreach peer,gpflow gpytorch gpjax,build/$(peer)-env/.ready)
 # Modules are compiled when they are first imported: most of those installed never are.
 unexport PYTHONDONTWRITEBYTECODE
 # Compiled programs are kept here, not in the user's folder: processes that tests start
@@ -20,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export MOTLEYGP_PROGRAM_CACHE ?= $(CURDIR)/build/programs
 PIP_FLAGS := --quiet --disable-pip-version-check --no-compile
 
-.PHONY: help demo test coverage test-slow test-package test-browser lint format bench docs clean
+.PHONY: help demo test coverage test-slow test-package test-browser lint format bench bench-peers docs clean
 
 help:
 	@echo "make demo          fit toy data, print the scores, write a picture and a report"
@@ -30,6 +31,7 @@ help:
 	@echo "make test-package  the wheel in an empty environment, and scikit-learn's checks"
 	@echo "make test-browser  the report in a real browser"
 	@echo "make bench         time a training step against GPflow"
+	@echo "make bench-peers   MotleyGP beside GPflow, GPyTorch and GPJax, in half an hour"
 	@echo "make docs          build the documentation into build/site"
 	@echo "make lint          ruff, the type checker and the import rules alone"
 	@echo "make format        rewrite the code as ruff formats it"
@@ -85,14 +87,19 @@ test-browser: $(READY)
 	$(BIN)/python -m pip install $(PIP_FLAGS) -r requirements-browser.txt
 	NPROC=1 $(BIN)/python -m pytest -m browser tests/test_browser.py
 
-$(GPFLOW)/.ready: benchmarks/gpflow-requirements.txt
-	$(or $(FOUND),$(error $(MISSING))) -m venv $(GPFLOW)
-	$(GPFLOW)/bin/python -m pip install $(PIP_FLAGS) -r $<
+# An environment for each of the other libraries.
+build/%-env/.ready: benchmarks/%-requirements.txt
+	$(or $(FOUND),$(error $(MISSING))) -m venv build/$*-env
+	build/$*-env/bin/python -m pip install $(PIP_FLAGS) -r $<
 	@touch $@
 
 bench: $(READY) $(GPFLOW)/.ready
 	$(BIN)/python benchmarks/step.py --gpflow $(GPFLOW)/bin/python
 	$(BIN)/python benchmarks/schemes.py
+
+# It keeps what it has measured: stopped, it goes on where it was.
+bench-peers: $(READY) $(PEERS)
+	$(BIN)/python benchmarks/peers.py
 
 docs: $(READY)
 	$(BIN)/mkdocs build --strict --site-dir build/site

@@ -44,7 +44,9 @@ NUM_FUNCTIONS = 8
 Q_STEP, THETA_STEP = 0.01, 0.005
 
 
-def problem(seed: int = 0, num_latents: int = NUM_LATENTS) -> dict[str, np.ndarray]:
+def problem(
+    seed: int = 0, num_latents: int = NUM_LATENTS, num_inducing: int = NUM_INDUCING
+) -> dict[str, np.ndarray]:
     """Data and starting values, as the arrays that every competitor reads."""
     rng = np.random.default_rng(seed)
     columns = [
@@ -57,7 +59,7 @@ def problem(seed: int = 0, num_latents: int = NUM_LATENTS) -> dict[str, np.ndarr
     return {
         "X": rng.random((NUM_ROWS, NUM_INPUTS)),
         "Y": np.stack(columns, axis=1),
-        "Z": rng.random((num_latents, NUM_INDUCING, NUM_INPUTS)),
+        "Z": rng.random((num_latents, num_inducing, NUM_INPUTS)),
         "lengthscale": rng.uniform(0.5, 1.5, (num_latents, NUM_INPUTS)),
         "weights": 0.5 * rng.normal(size=(NUM_FUNCTIONS, num_latents)),
     }

@@ -1,0 +1,1 @@
+"""One script per library, each run in that library's own environment."""
