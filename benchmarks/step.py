@@ -31,7 +31,7 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array
 
 import motleygp as mg
-from motleygp.inference import derivatives, objective
+from motleygp.inference import derivatives, expected, objective
 from motleygp.inference.data import Dataset, make_dataset
 from motleygp.inference.model import Model, trainable
 from motleygp.inference.posterior import from_prior, unwhiten
@@ -166,7 +166,7 @@ def autodiff_step(
             cov,
         )
         moments = model.prior.mix(sites, m, v)
-        terms = objective.expected_log_lik(model.likelihoods, moments, batch)
+        terms = expected.expected_log_lik(model.likelihoods, moments, batch)
         return jnp.sum(kl) - jnp.sum(terms)
 
     def natural(mean: Array, cov: Array, g_mean: Array, g_cov: Array) -> Any:

@@ -18,14 +18,14 @@ BATCH, BAR = 256, 0.25
 # natural steps for a library that fails at the first one.
 RATES = {"natural_rate": 0.1, "adam_rate": 0.01}
 SMALLER = (0.03, 0.01)
-# The default number of iterations of the estimator's `fit`, and more.
-DEFAULT, LONG = 2000, 6000
+# The iterations of a usual run, and of a long one.
+USUAL, LONG = 2000, 6000
 ENTRIES = MappingProxyType(
     {
-        OURS: Entry(OURS, {"horizon": DEFAULT}),
+        OURS: Entry(OURS, {"horizon": USUAL}),
         f"{OURS}, {LONG} steps": Entry(OURS, {"horizon": LONG}),
-        # The form that `fit` chooses for so few inducing values and rows.
-        f"{OURS}, joint q(u)": Entry(OURS, {"horizon": DEFAULT, "joint": True}),
+        # A form that the others do not have.
+        f"{OURS}, joint q(u)": Entry(OURS, {"horizon": USUAL, "joint": True}),
         **{name: entry for name, entry in EACH.items() if name != OURS},
     }
 )
