@@ -22,6 +22,7 @@ import numpy as np
 import motleygp as mg
 from motleygp import optim
 from motleygp.inference import make_dataset
+from motleygp.numerics.compiled import usual_options
 from motleygp.training import init, initial_model, step
 
 FORMS = {
@@ -59,7 +60,8 @@ def cost(form: str, num_functions: int) -> tuple[float, float, float]:
         return eqx.filter(new, eqx.is_array)
 
     begun = time.perf_counter()
-    compiled = jax.jit(one).lower(arrays).compile()
+    options = usual_options()
+    compiled = jax.jit(one, compiler_options=options).lower(arrays).compile()
     compile_time = time.perf_counter() - begun
     jax.block_until_ready(compiled(arrays))
     times = []

@@ -296,6 +296,17 @@ def test_numpy_gives_what_jax_gives(case: Case):
 
 
 @every_case
+def test_slopes_in_numpy_are_those_of_jax(case: Case):
+    lik = case.likelihood
+    y, f = _crossed(case, case.ordinary, np.linspace(-4.0, 4.0, 5))
+    found = lik.log_prob_slopes(y, f)
+    if found is None:
+        assert type(lik).constant_fit is not AbstractLikelihood.constant_fit
+        return
+    assert_allclose(found, slope(lik, y, f), rtol=1e-9, atol=1e-9)
+
+
+@every_case
 def test_the_start_moves_each_function_by_the_slope_of_the_mean(case: Case):
     lik, y = case.likelihood, np.array([0.0, 0.1])
     f = np.linspace(0.3, 1.1, lik.num_functions)

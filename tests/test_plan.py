@@ -27,9 +27,9 @@ def plan_of(num_rows: int, **changes: object) -> tuple[int, int, int]:
 @pytest.mark.parametrize(
     ("effort", "few", "many"),
     [
-        ("quick", (32, 400, 1000), (80, 256, 500)),
-        ("standard", (80, 400, 2000), (200, 512, 1000)),
-        ("thorough", (160, 400, 4000), (400, 1024, 2000)),
+        ("quick", (32, 400, 1000), (80, 256, 750)),
+        ("standard", (80, 400, 2000), (200, 512, 1500)),
+        ("thorough", (160, 400, 4000), (400, 1024, 2100)),
     ],
 )
 def test_the_sizes_follow_the_rows_and_the_effort(effort, few, many):
@@ -38,8 +38,15 @@ def test_the_sizes_follow_the_rows_and_the_effort(effort, few, many):
 
 
 def test_sizes_that_are_given_stay():
-    assert plan_of(5000, num_inducing=7) == (7, 512, 1000)
+    assert plan_of(5000, num_inducing=7) == (7, 512, 1500)
     assert plan_of(5000, batch_size=50, max_iter=3, effort="thorough") == (400, 50, 3)
+
+
+def test_one_output_takes_fewer_iterations_with_minibatches():
+    x = np.linspace(0.0, 1.0, 5000)[:, None]
+    likelihoods = (HetGaussian(),)
+    data = make_dataset([x], [x[:, 0]], likelihoods)
+    assert plan.planned(GIVEN, likelihoods, data)["max_iter"] == 1000
 
 
 def test_many_groups_have_fewer_inducing_points():

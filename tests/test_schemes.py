@@ -286,7 +286,8 @@ def test_wrong_settings_of_schemes_are_one_line(make, message):
 def test_steps_of_q_shorten_with_the_share_of_the_rows(share, beta):
     for name in ("fng", "hybrid"):
         assert optim.usual(name, share=share).q.step_size == pytest.approx(beta)
-        end = {"tolerance": 0.002, "patience": 2} if share == 1.0 else {}
+        soon = {"tolerance": 0.002, "patience": 2}
+        end = soon if share == 1.0 else {"patience": None}
         found = optim.usual(name, share=share, beta=0.2)
         assert found == optim.BY_NAME[name](beta=0.2, **end)
     assert optim.usual("adam", share=share) == optim.adam(**end)
@@ -300,7 +301,7 @@ def test_steps_of_q_shorten_with_the_share_of_the_rows(share, beta):
 )
 def test_the_prior_of_theta_narrows_where_values_are_few(weights_per_value, lambda_1):
     scheme = optim.usual("fng", share=0.5, weights_per_value=weights_per_value)
-    assert scheme == optim.fng(lambda_1=lambda_1)
+    assert scheme == optim.fng(lambda_1=lambda_1, patience=None)
 
 
 @pytest.mark.parametrize(

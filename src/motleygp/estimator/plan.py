@@ -21,25 +21,28 @@ class Effort(NamedTuple):
 
     - `inducing`: the number of inducing points, relative to the prior's usual one.
     - `batch_size`: the rows in a minibatch.
-    - `max_iter`: the number of iterations with minibatches.
+    - `max_iter`: the number of iterations with minibatches, for one output.
+    - `most`: the most iterations without minibatches, which end when they converge.
     - `gain`: the gain that is too small to go on, relative to the usual one.
     """
 
     inducing: float
     batch_size: int
     max_iter: int
+    most: int
     gain: float
 
 
 EFFORTS: Mapping[str, Effort] = MappingProxyType(
     {
-        "quick": Effort(0.4, 256, 500, 2.0),
-        "standard": Effort(1.0, 512, 1000, 1.0),
-        "thorough": Effort(2.0, 1024, 2000, 0.2),
+        "quick": Effort(0.4, 256, 500, 1000, 2.0),
+        "standard": Effort(1.0, 512, 1000, 2000, 1.0),
+        "thorough": Effort(2.0, 1024, 1400, 4000, 0.2),
     }
 )
-# Iterations without minibatches, relative to those with them: a run converges earlier.
-_MORE = 2
+# Iterations for several outputs, relative to those for one: their model has more to
+# learn. With fewer, outputs that share nothing are predicted worse than one by one.
+_SEVERAL = 1.5
 
 
 def planned(
@@ -67,9 +70,11 @@ def with_iterations(given: Mapping[str, Any], data: Dataset) -> dict[str, Any]:
     """The arguments, with a number of iterations and the size of a minibatch."""
     num_rows, effort = _num_rows(data), EFFORTS[given["effort"]]
     if num_rows <= _FEW_ROWS:
-        usual = {"batch_size": num_rows, "max_iter": _MORE * effort.max_iter}
+        usual = {"batch_size": num_rows, "max_iter": effort.most}
     else:
-        usual = {"batch_size": effort.batch_size, "max_iter": effort.max_iter}
+        several = _SEVERAL if sum(len(block.outputs) for block in data) > 1 else 1.0
+        max_iter = round(several * effort.max_iter)
+        usual = {"batch_size": effort.batch_size, "max_iter": max_iter}
     return dict(given) | {
         name: value if given[name] is None else given[name]
         for name, value in usual.items()

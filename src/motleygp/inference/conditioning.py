@@ -181,10 +181,9 @@ def _terms(outputs: Sequence[Observed], now: _Gaussian) -> tuple[np.ndarray, _Si
         # A stand-in for missing values, so that one program serves all rows.
         y = np.where(seen, y, y[seen][0] if seen.any() else 0.0)
         var = packed(np.moveaxis(cov, 0, -1))
-        value, g_mean, g_var = (
-            np.asarray(a)
-            for a in _expected_log_prob(likelihood, *map(jnp.asarray, (y, mean, var)))
-        )
+        given = likelihood, *map(jnp.asarray, (y, mean, var))
+        found = _expected_log_prob.for_rows(len(y))(*given)
+        value, g_mean, g_var = map(np.asarray, found)
         # The derivative in a covariance counts for both of its places in the matrix.
         g_cov = unpacked(
             np.concatenate([g_var[: len(own)], 0.5 * g_var[len(own) :]]), len(own)

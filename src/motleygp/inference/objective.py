@@ -26,6 +26,8 @@ from motleygp.priors import AbstractPrior, Blocks, Sites, join, pick
 
 # Columns of a group per evaluation, when the bound is on all of the data.
 _COLUMNS = 8192
+# Up to so many rows, the terms take less time than the optimisation of their program.
+_FEW_ROWS = 10_000
 
 
 class Terms(NamedTuple):
@@ -74,20 +76,22 @@ def full_elbo(
 
     `most` rows of each block, drawn at random, estimate it if there are more.
     """
-    parts = [
-        _data_terms_and_kl(model, q, part)
-        for part in _parts(model.prior, q, data, most)
-    ]
+    program = _data_terms_and_kl.for_rows(_num_rows(data), _FEW_ROWS)
+    parts = [program(model, q, part) for part in _parts(model.prior, q, data, most)]
     return sum(float(terms) for terms, _ in parts) - float(parts[0][1])
 
 
 def held_out_nlpd(model: Model, q: Posterior, data: Dataset) -> Float[np.ndarray, " D"]:
     """Minus the mean log predictive density of each output."""
-    sums = 0.0
+    sums, program = 0.0, _moments_at.for_rows(_num_rows(data), _FEW_ROWS)
     for part in _parts(model.prior, q, data):
-        moments = jax.tree.map(np.asarray, _moments_at(model, q, part))
+        moments = jax.tree.map(np.asarray, program(model, q, part))
         sums = sums - log_predictives(model.likelihoods, moments, part)
     return sums / _total_weights(data)
+
+
+def _num_rows(data: Dataset) -> int:
+    return sum(block.total for block in data)
 
 
 def _total_weights(data: Dataset) -> Float[np.ndarray, " D"]:

@@ -87,15 +87,19 @@ def from_factor(mean: Float[Array, "K S"], factor: Float[Array, "K S S"]) -> Pos
     return Posterior(mean, precision, jnp.swapaxes(factor, -1, -2))
 
 
-def from_prior(prior: AbstractPrior, *, joint: bool = False) -> Posterior:
-    """q(u) = p(u): mean 0 and covariance I in the whitened variable."""
+def from_prior(
+    prior: AbstractPrior, *, joint: bool = False, precision: float | Scalar = 1.0
+) -> Posterior:
+    """q(u) = p(u): mean 0 and covariance I in the whitened variable; with a
+    `precision`, the covariance is I / precision."""
     num_groups, num_inducing, _ = jnp.shape(prior.inducing)
     parts, size = (
         (1, num_groups * num_inducing) if joint else (num_groups, num_inducing)
     )
     eye = jnp.eye(size, dtype=prior.inducing.dtype)
     eyes = jnp.broadcast_to(eye, (parts, size, size))
-    return Posterior(jnp.zeros((parts, size), eye.dtype), eyes, eyes)
+    mean = jnp.zeros((parts, size), eye.dtype)
+    return Posterior(mean, precision * eyes, eyes / jnp.sqrt(precision))
 
 
 def joined(q: Posterior) -> Posterior:

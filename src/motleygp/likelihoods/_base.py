@@ -247,6 +247,12 @@ class AbstractLikelihood(Named):
         del y, weight
         return np.zeros(self.num_functions)
 
+    def log_prob_slopes(self, y: np.ndarray, f: np.ndarray) -> np.ndarray | None:
+        """The derivatives of log p(y | f) in each function in NumPy, for the search for
+        the constant fit; `None` if JAX shall find them."""
+        del y, f
+        return None
+
     def constant_fit(
         self, y: np.ndarray, weight: np.ndarray | None = None
     ) -> tuple["AbstractLikelihood", np.ndarray]:
@@ -269,6 +275,12 @@ class AbstractLikelihood(Named):
 def _constant_loss(
     likelihood: AbstractLikelihood, f: np.ndarray, y: np.ndarray, share: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
+    """Minus the mean of log p(y_n | f), by shares that sum to 1; and its gradient."""
+    each = np.broadcast_to(f[:, None], (len(f), len(y)))
+    slopes = likelihood.log_prob_slopes(y, each)
+    if slopes is not None:
+        log_prob: Any = likelihood.log_prob
+        return -share @ log_prob(y, each), -slopes @ share
     program = _programs.constant_loss_and_gradient
     if y.size < _FEW:
         program = program.quick

@@ -19,7 +19,7 @@ from motleygp.numerics.logistic import log_smaller_probability
 from motleygp.numerics.moments import mean_and_variance
 from motleygp.numerics.packed import TINY_VARIANCE, covariance
 from motleygp.numerics.quadrature import expect, expect_exps, hermite_rule
-from motleygp.numerics.special import stirling_remainder
+from motleygp.numerics.special import stirling_remainder, stirling_remainder_slope
 
 # The predictive variance: the nodes over the difference of the functions, and over one
 # half of their sum; the reach in standard deviations, and the longest in units of f.
@@ -147,6 +147,13 @@ class Beta(AbstractLikelihood):
         mean, variance = mean_and_variance(y, weight)
         total = max(mean * (1.0 - mean) / variance - 1.0, 1e-2)
         return np.log([mean * total, (1.0 - mean) * total])
+
+    def log_prob_slopes(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
+        a, b, d = np.exp(f[0]), np.exp(f[1]), f[0] - f[1]
+        of_sum = stirling_remainder_slope(a + b)
+        in_a = softplus(-d) + np.log(y) + stirling_remainder_slope(a) - of_sum
+        in_b = softplus(d) + np.log1p(-y) + stirling_remainder_slope(b) - of_sum
+        return np.stack([a * in_a, b * in_b])
 
 
 def _bell_rule(mean: np.ndarray, var: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

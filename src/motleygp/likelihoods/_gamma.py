@@ -20,7 +20,11 @@ from motleygp.numerics.library import library_of
 from motleygp.numerics.moments import mean_and_variance
 from motleygp.numerics.packed import covariance
 from motleygp.numerics.quadrature import dense_rule, expect
-from motleygp.numerics.special import stirling_remainder, trigamma_excess
+from motleygp.numerics.special import (
+    stirling_remainder,
+    stirling_remainder_slope,
+    trigamma_excess,
+)
 
 _TINY = np.finfo(float).tiny
 # The smallest spread of y, relative to its mean. On narrower values, training ends
@@ -121,6 +125,11 @@ class Gamma(AbstractLikelihood):
     def moment_fit(self, y: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
         mean, variance = mean_and_variance(y, weight)
         return np.array([np.log(mean**2 / variance), np.log(mean / variance)])
+
+    def log_prob_slopes(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
+        shape, t = np.exp(f[0]), f[1] + np.log(y) - f[0]
+        in_shape = t + stirling_remainder_slope(shape)
+        return shape * np.stack([in_shape, -np.expm1(t)])
 
 
 def _log_prob(t: Any, shape: Any, log_y: Any) -> Any:

@@ -18,8 +18,15 @@ from threadpoolctl import ThreadpoolController
 
 _LEVEL = "xla_backend_optimization_level"
 _NO_OPTIMISATION = "jax_disable_most_optimizations"
-_USUAL = {"xla_cpu_use_fusion_emitters": False, _LEVEL: 1}
+_USUAL = {
+    "xla_cpu_use_fusion_emitters": False,
+    _LEVEL: 1,
+    # It makes two programs of each sum, for threads that these programs do not use.
+    "xla_disable_hlo_passes": "tree_reduction_rewriter",
+}
 _QUICK = _USUAL | {_LEVEL: 0}
+# Up to so many rows, a call takes less time than the optimisations would.
+_FEW_ROWS = 1024
 
 _Options: TypeAlias = tuple[tuple[str, Any], ...]
 
@@ -73,8 +80,12 @@ class Compiled:
         """The same for a few calls on few numbers: nothing is optimised."""
         return Compiled(self._fn, _QUICK)
 
+    def for_rows(self, num_rows: int, few: int = _FEW_ROWS) -> "Compiled":
+        """The program for one call on so many rows: `quick` if they are few."""
+        return self.quick if num_rows <= few else self
+
     def __call__(self, *args: Any) -> Any:
-        options = () if _left_alone() else _known(self._options)
+        options = _in_force(self._options)
         if options not in self._programs:
             self._programs[options] = _jit(self._fn, compiler_options=dict(options))
         with _ONE_THREAD:
@@ -84,6 +95,15 @@ class Compiled:
 def compiled(fn: Callable[..., Any]) -> Compiled:
     """`fn` as a program of the library's."""
     return Compiled(fn, _USUAL)
+
+
+def usual_options() -> dict[str, Any]:
+    """The options of `compiled`, for programs compiled ahead of their calls."""
+    return dict(_in_force(tuple(_USUAL.items())))
+
+
+def _in_force(options: _Options) -> _Options:
+    return () if _left_alone() else _known(options)
 
 
 def setting_of_jax(name: str) -> Any:

@@ -73,6 +73,7 @@ class NaturalGradient(AbstractQOptimiser):
     """
 
     name: ClassVar[str] = "natural_gradient"
+    starts_narrow: ClassVar[bool] = True
 
     step_size: Rate
     momentum: Rate = 0.0

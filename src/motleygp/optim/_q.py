@@ -36,6 +36,9 @@ class AbstractQOptimiser(Named):
     """
 
     kind: ClassVar[str] = "q optimiser"
+    starts_narrow: ClassVar[bool] = False
+    """Whether training may start from a q(u) that is much narrower than the prior, and
+    that steps of any size widen soon."""
 
     @abc.abstractmethod
     def init(self, q: Posterior) -> Any:

@@ -238,7 +238,9 @@ def usual(
     S b / (4 share) nats are lost for S inducing values. So b falls with the share, as
     far as the number of iterations allows. The weights that join the functions and the
     latent processes over-fit if values are few, so p(theta) is then narrower. Without
-    minibatches there is little noise, and a run that gains little is soon over.
+    minibatches there is little noise, and a run that gains little is soon over. With
+    them the noise of full steps hides what is gained, and a run takes all iterations:
+    much of its gain comes while the steps go to zero.
 
     **Arguments:**
 
@@ -249,6 +251,8 @@ def usual(
     """
     if share >= 1.0:
         settings = {"patience": _SOON, "tolerance": gain * _LITTLE, **settings}
+    else:
+        settings = {"patience": None, **settings}
     if name in _NATURAL:
         settings = {"beta": float(np.clip(_NOISE * share, *_STEPS)), **settings}
     if name == "fng":

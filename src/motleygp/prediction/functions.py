@@ -48,15 +48,15 @@ def moments(
     values of the `observed` outputs."""
     size = len(model.offset)
     if not observed:
+        program = _function_moments.for_rows(len(x))
         both = in_chunks(
-            lambda x: jnp.concatenate(_function_moments(model, q, x.T)),
-            x.T,
-            watch=watch,
+            lambda x: jnp.concatenate(program(model, q, x.T)), x.T, watch=watch
         )
         return both[:size], both[size:]
+    of_rows = _row_moments.for_rows(len(x))
 
     def conditioned(x, ys, log_exposures) -> np.ndarray:
-        mean, cov = _row_moments(model, q, x.T)
+        mean, cov = of_rows(model, q, x.T)
         rows = zip(observed, np.asarray(ys), np.asarray(log_exposures), strict=True)
         seen = [o._replace(y=y, log_exposure=e) for o, y, e in rows]
         found = condition(np.asarray(mean), np.asarray(cov), seen)

@@ -38,6 +38,8 @@ _CLOSEST = 0.15
 # The most inducing values of all groups, and the most rows, for which "auto" takes a
 # joint q(u): beyond, it costs more than twice the time, or gains nothing.
 _MAX_JOINT, _MAX_JOINT_ROWS = 400, 4000
+# What a value may add to the precision of the inducing value near it.
+_CURVATURE = 10.0
 # The jitter of the authors' code.
 _PAPER_JITTER = 1e-6
 
@@ -124,6 +126,17 @@ def with_form(
         model = dataclasses.replace(model, joint_q=True)
         q = None if q is None else joined(q)
     return model, q
+
+
+def start_precision(model: Model, data: Dataset) -> float:
+    """The precision of the first q(v), relative to the prior's: about that which the
+    data will give it.
+
+    At the prior's width, the first steps see averages over functions that vary freely;
+    those of exponentials are huge, and the steps away from them go too far.
+    """
+    num_rows = max(block.total for block in data)
+    return 1.0 + _CURVATURE * num_rows / model.prior.inducing.shape[1]
 
 
 def joint_pays(num_values: int, data: Dataset) -> bool:

@@ -18,7 +18,7 @@ from motleygp.likelihoods import AbstractLikelihood
 from motleygp.optim import Scheme, fng
 from motleygp.training import loop, together
 from motleygp.training.clock import Clock
-from motleygp.training.initialise import Start
+from motleygp.training.initialise import Start, start_precision
 from motleygp.training.interrupts import noted
 from motleygp.training.journal import Callback
 from motleygp.training.loop import HeldOut
@@ -66,7 +66,11 @@ def begin(task: Task, seed: int) -> TrainState:
     rng = np.random.default_rng(seed)
     model, q = task.start(rng, task.data, task.likelihoods)
     key = jr.key(int(rng.integers(2**31)))
-    return init(key, model, task.scheme, num_steps=task.num_steps, q=q)
+    narrow = task.scheme.q.starts_narrow
+    precision = start_precision(model, task.data) if narrow else 1.0
+    return init(
+        key, model, task.scheme, num_steps=task.num_steps, q=q, precision=precision
+    )
 
 
 def run(

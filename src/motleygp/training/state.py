@@ -69,14 +69,16 @@ def init(
     num_steps: int,
     q: Posterior | None = None,
     base: Posterior | None = None,
+    precision: float = 1.0,
 ) -> TrainState:
     """The state before the first step.
 
-    `q` is the initial q(u), over the inducing values themselves; the prior by default.
-    `base`, the whitened q of earlier rows, is the initial q instead and takes the place
-    of the prior.
+    `q` is the initial q(u), over the inducing values themselves; by default the prior,
+    with this times its precision. `base`, the whitened q of earlier rows, is the
+    initial q instead and takes the place of the prior.
     """
-    return _first(key, model, q, base, scheme, jnp.asarray(num_steps, int))
+    steps, narrower = jnp.asarray(num_steps, int), jnp.asarray(precision, float)
+    return _first(key, model, q, base, scheme, steps, narrower)
 
 
 def _first_state(
@@ -86,11 +88,13 @@ def _first_state(
     base: Posterior | None,
     scheme: Scheme,
     num_steps: Int[Array, ""],
+    precision: Scalar,
 ) -> TrainState:
     if base is not None:
         carried = base
     elif q is None:
-        whitened = from_prior(model.prior, joint=model.joint_q)
+        joint = model.joint_q
+        whitened = from_prior(model.prior, joint=joint, precision=precision)
         carried = whitened if scheme.whitened else _unwhitened(model, whitened)
     else:
         carried = whiten(model.prior, q.mean, q.cov()) if scheme.whitened else q
