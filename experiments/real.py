@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 import motleygp as mg
+from motleygp.estimator.plan import EFFORTS, FEW_ROWS
 
 NAMES = ("london", "naval", "sarcos-4449", "mocap7", "mocap9", "traffic-8am")
 
@@ -29,9 +30,11 @@ def score(
     """Test NLPD, test NLPD of the constant fit, and the seconds that `fit` took."""
     problem = mg.datasets.load(name, split=split, data_dir=args.data_dir)
     columns = dict(zip(problem.names, problem.likelihoods, strict=True))
-    optimizer, num_rows = args.optimizer, len(problem.x_train)
+    optimizer, batch_size = args.optimizer, args.batch_size
     if args.set:
-        batch_size = args.batch_size or (num_rows if num_rows <= 1024 else 256)
+        num_rows = len(problem.x_train)
+        usual = num_rows if num_rows <= FEW_ROWS else EFFORTS["standard"].batch_size
+        batch_size = batch_size or usual
         share = min(1.0, batch_size / num_rows)
         optimizer = mg.optim.usual(optimizer, share=share, **dict(args.set))
     model = mg.MotleyGP(
@@ -41,7 +44,7 @@ def score(
         optimizer=optimizer,
         max_iter=args.max_iter,
         num_inducing=args.num_inducing,
-        batch_size=args.batch_size,
+        batch_size=batch_size,
         random_state=args.seed + split,
         progress=False,
     )

@@ -1,5 +1,6 @@
 """Several starts: in turn, in processes, together; the best is kept."""
 
+import functools as ft
 import subprocess
 import sys
 import warnings
@@ -14,7 +15,7 @@ from motleygp import optim
 from motleygp.inference.objective import elbo, full_elbo, held_out_nlpd
 from motleygp.inference.posterior import kl_to_prior
 from motleygp.numerics.chunks import some_places
-from motleygp.training import paper_start, restarts
+from motleygp.training import loop, paper_start, restarts
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -58,6 +59,19 @@ def test_together_is_close_to_alone(task):
         np.testing.assert_allclose(
             outcome.score, restarts.run(task, seed).score, rtol=1e-6
         )
+
+
+def test_together_keeps_the_best_states_as_alone(task, monkeypatch):
+    left, held = ((task.data[0].part(rows),) for rows in (slice(18, 70), slice(18)))
+    task = task._replace(data=left, held_out=held)
+    with_it = ft.partial(loop.HeldOut, every=5, patience=2)
+    monkeypatch.setattr(restarts, "HeldOut", with_it)
+    for seed, outcome in zip([1, 2], restarts.run_together(task, [1, 2]), strict=True):
+        alone = restarts.run(task, seed)
+        assert outcome.ended == alone.ended
+        scores, expected = outcome.trace["held_out"], alone.trace["held_out"]
+        np.testing.assert_allclose(scores, expected, rtol=1e-6)
+        np.testing.assert_allclose(outcome.score, alone.score, rtol=1e-6)
 
 
 def test_the_score_is_minus_the_bound_on_all_rows(task):

@@ -13,7 +13,7 @@ from motleygp.likelihoods import AbstractLikelihood
 
 # Where there are few rows, all of them are in each minibatch: the noise of minibatches
 # costs more there than the time that they save.
-_FEW_ROWS = 1024
+FEW_ROWS = 1024
 
 
 class Effort(NamedTuple):
@@ -69,7 +69,7 @@ def planned(
 def with_iterations(given: Mapping[str, Any], data: Dataset) -> dict[str, Any]:
     """The arguments, with a number of iterations and the size of a minibatch."""
     num_rows, effort = _num_rows(data), EFFORTS[given["effort"]]
-    if num_rows <= _FEW_ROWS:
+    if num_rows <= FEW_ROWS:
         usual = {"batch_size": num_rows, "max_iter": effort.most}
     else:
         several = _SEVERAL if sum(len(block.outputs) for block in data) > 1 else 1.0

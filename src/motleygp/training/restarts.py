@@ -83,9 +83,6 @@ def run(
 
     Ctrl-C ends it too; it is raised if nothing has been learnt yet.
     """
-    held_out = None
-    if task.held_out is not None:
-        held_out = HeldOut(ft.partial(_held_out_score, task.scheme, task.held_out))
     clock = Clock(task.time_limit)
     try:
         result = loop.run(
@@ -94,7 +91,7 @@ def run(
             task.data,
             batch_size=task.batch_size,
             callback=callback,
-            held_out=held_out,
+            held_out=_held_out(task),
             time_limit=clock,
         )
     except FloatingPointError as error:
@@ -199,7 +196,7 @@ def run_together(
     seeds: Sequence[int],
     callback: Callable[[int], bool | None] | None = None,
 ) -> list[Outcome]:
-    """Run all starts under vmap; held-out rows score them only at the end."""
+    """Run all starts under vmap."""
     clock = Clock(task.time_limit)
     results = together.run_together(
         task.scheme,
@@ -207,6 +204,7 @@ def run_together(
         task.data,
         batch_size=task.batch_size,
         callback=callback,
+        held_out=_held_out(task),
         time_limit=task.time_limit,
     )
     return [_outcome(task, _polished(task, result, clock)) for result in results]
@@ -266,6 +264,13 @@ def _last_score(task: Task, run: Run) -> float:
 
 def _failed(error: str) -> Outcome:
     return Outcome(None, {}, np.inf, "failed", error)
+
+
+def _held_out(task: Task) -> HeldOut | None:
+    """How the held-out rows score a run, if there are any."""
+    if task.held_out is None:
+        return None
+    return HeldOut(ft.partial(_held_out_score, task.scheme, task.held_out))
 
 
 def _held_out_score(scheme: Scheme, data: Dataset, state: TrainState) -> float:

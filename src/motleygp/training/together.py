@@ -6,12 +6,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Bool, Int
 
 from motleygp.inference.data import Dataset
 from motleygp.numerics.compiled import compiled
 from motleygp.optim import Scheme
 from motleygp.training.clock import Clock
-from motleygp.training.loop import run_chunk
+from motleygp.training.loop import HeldOut, run_chunk
 from motleygp.training.one_step import StepInfo, has_settled
 from motleygp.training.state import TrainState
 from motleygp.training.trace import Run, joined
@@ -19,17 +20,51 @@ from motleygp.training.trace import Run, joined
 
 @compiled
 def _run_chunk_together(
-    scheme: Scheme, states: TrainState, data: Dataset, batch_size: int, chunk: int
+    scheme: Scheme,
+    states: TrainState,
+    data: Dataset,
+    batch_size: int,
+    chunk: int,
+    until: Int[Array, ""],
 ) -> tuple[TrainState, StepInfo]:
     arrays, static = eqx.partition(states, eqx.is_array)
 
     def one(arrays: TrainState) -> tuple[TrainState, StepInfo]:
         state = eqx.combine(arrays, static)
-        new, info = run_chunk(scheme, state, data, batch_size, chunk, state.horizon)
+        new, info = run_chunk(scheme, state, data, batch_size, chunk, until)
         return eqx.filter(new, eqx.is_array), info
 
     arrays, infos = jax.vmap(one)(arrays)
     return eqx.combine(arrays, static), infos
+
+
+class _Scores:
+    """The held-out scores of all runs, and the state in which each scored best."""
+
+    def __init__(self, held_out: HeldOut, states: TrainState, static: TrainState):
+        self._held_out, self._static, self.best = held_out, static, states
+        self.of_runs: list[list[tuple[int, float]]] = [[] for _ in states.iteration]
+        self._lowest = np.full(len(self.of_runs), np.inf)
+        self._stale = np.zeros(len(self.of_runs), int)
+
+    def add(self, states: TrainState) -> Bool[np.ndarray, " R"]:
+        """Score the runs for which it is time; returns those that end, because their
+        scores are no better for too long."""
+        iteration, horizon = np.asarray(states.iteration), np.asarray(states.horizon)
+        last = np.array([scores[-1][0] if scores else 0 for scores in self.of_runs])
+        due = (iteration % self._held_out.every == 0) | (iteration == horizon)
+        due &= iteration > last
+        better = np.zeros_like(due)
+        for r in map(int, np.flatnonzero(due)):
+            score = self._held_out.score(_one(states, self._static, r))
+            # A score that is not a number is worse than any other.
+            better[r] = score < self._lowest[r] or not self.of_runs[r]
+            self.of_runs[r].append((int(iteration[r]), score))
+            self._lowest[r] = np.fmin(self._lowest[r], score)
+        if better.any():
+            self.best = _chosen(better, states, self.best)
+        self._stale = np.where(better, 0, self._stale + due)
+        return (self._stale >= self._held_out.patience) & (iteration < horizon)
 
 
 def run_together(
@@ -40,21 +75,30 @@ def run_together(
     batch_size: int,
     chunk: int = 50,
     callback: Callable[[int], bool | None] | None = None,
+    held_out: HeldOut | None = None,
     time_limit: float | None = None,
 ) -> list[Run]:
     """Run several starts under vmap, each to its own horizon.
+
+    With `held_out`, a run ends at its best state after `patience` scores without a
+    better one; the others go on.
 
     Not for a CPU, where a batch of factorisations can deadlock. Ctrl-C ends the runs,
     which keep their last whole chunk; before the first one it is raised.
     """
     clock = Clock(time_limit)
     stacked, static = _stacked(states)
+    scores = None if held_out is None else _Scores(held_out, stacked, static)
+    stopped = np.zeros(len(states), bool)
     infos: list[list[StepInfo]] = []
     ended = "horizon"
     try:
         while (stacked.iteration < stacked.horizon).any():
             start = np.asarray(stacked.iteration)
-            new, filled = _run_chunk_together(scheme, stacked, data, batch_size, chunk)
+            until = jnp.asarray(_next_end(start, chunk, held_out))
+            new, filled = _run_chunk_together(
+                scheme, stacked, data, batch_size, chunk, until
+            )
             now = np.asarray(new.iteration)
             filled = jax.tree.map(np.asarray, filled)
             reports = [
@@ -64,6 +108,11 @@ def run_together(
             # Nothing comes between these two lines, so that Ctrl-C cannot part them.
             stacked = new
             infos.append(reports)
+            if scores is not None:
+                over = scores.add(stacked)
+                stopped |= over
+                horizon = jnp.where(over, stacked.iteration, stacked.horizon)
+                stacked = stacked._replace(horizon=horizon)
             if callback is not None and callback(int(now.max())):
                 ended = "callback"
                 break
@@ -74,20 +123,32 @@ def run_together(
         if not infos:
             raise
         ended = "interrupted"
-    arrays, runs = eqx.filter(stacked, eqx.is_array), []
+    last, kept = stacked, stacked if scores is None else scores.best
+    runs = []
     for r, begun_at in enumerate(states):
-        state = eqx.combine(jax.tree.map(lambda leaf, r=r: leaf[r], arrays), static)
-        settled = ended == "horizon" and has_settled(scheme, state)
+        reason = ended
+        if stopped[r]:
+            reason = "held-out"
+        elif ended == "horizon" and has_settled(scheme, _one(last, static, r)):
+            reason = "converged"
         runs.append(
             Run(
-                state=state,
+                state=_one(kept, static, r),
                 start=int(begun_at.iteration),
                 steps=joined([reports[r] for reports in infos]),
-                held_out=(),
-                ended="converged" if settled else ended,
+                held_out=() if scores is None else tuple(scores.of_runs[r]),
+                ended=reason,
             )
         )
     return runs
+
+
+def _next_end(start: np.ndarray, chunk: int, held_out: HeldOut | None) -> int:
+    """The iteration at which the next chunk ends, or a score is due before."""
+    now = int(start.max())
+    if held_out is None:
+        return now + chunk
+    return min(now + chunk, (now // held_out.every + 1) * held_out.every)
 
 
 def _stacked(states: Sequence[TrainState]) -> tuple[TrainState, TrainState]:
@@ -96,3 +157,22 @@ def _stacked(states: Sequence[TrainState]) -> tuple[TrainState, TrainState]:
     static = eqx.filter(states[0], eqx.is_array, inverse=True)
     together = jax.tree.map(lambda *leaves: jnp.stack(leaves), *arrays)
     return eqx.combine(together, static), static
+
+
+def _one(stacked: TrainState, static: TrainState, r: int) -> TrainState:
+    """The state of one run."""
+    arrays = eqx.filter(stacked, eqx.is_array)
+    return eqx.combine(jax.tree.map(lambda leaf: leaf[r], arrays), static)
+
+
+def _chosen(
+    first: Bool[np.ndarray, " R"], some: TrainState, others: TrainState
+) -> TrainState:
+    """The runs of `some` where `first` is true, and those of `others` elsewhere."""
+    chosen, (rest, static) = jnp.asarray(first), eqx.partition(others, eqx.is_array)
+
+    def pick(a: Array, b: Array) -> Array:
+        return jax.vmap(jax.lax.select)(chosen, a, b)
+
+    arrays = jax.tree.map(pick, eqx.filter(some, eqx.is_array), rest)
+    return eqx.combine(arrays, static)
