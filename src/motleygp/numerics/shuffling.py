@@ -1,8 +1,10 @@
 """A shuffled order of any number of rows, entry by entry and without a table of it.
 
-A Feistel network, (L, R) -> (R, L xor F(R)) on the two halves of the bits of a place,
-is a permutation for any F. It permutes a power of 4 of places; one that lands beyond
-the rows goes on from there until it is inside, which permutes the rows.
+A Feistel network takes the bits of a place as two halves, and in turn adds a function
+of one half to the other, L -> L xor F(R) and R -> R xor G(L): each is its own inverse,
+so together they are a permutation for any F and G. It permutes a power of 2 of places;
+one that lands beyond the rows goes on from there until it is inside, which permutes the
+rows.
 """
 
 import jax
@@ -22,26 +24,27 @@ def shuffled(key: RandomKey, places: Int[Array, " B"], total: int) -> Int[Array,
     """The rows, among so many, at these places of the order that belongs to the key."""
     if total > _MOST_ROWS:
         raise ValueError(f"`total` must be at most {_MOST_ROWS} rows; got {total}.")
-    half = max(1, ((total - 1).bit_length() + 1) // 2)
+    bits = max(2, (total - 1).bit_length())
     keys = jr.bits(key, (_ROUNDS,), jnp.uint32)
 
     def permuted(place: UInt32[Array, " B"]) -> UInt32[Array, " B"]:
-        def one_round(i: Array, sides: tuple[Array, Array]) -> tuple[Array, Array]:
-            left, right = sides
-            return right, left ^ (_hashed(right, keys[i]) >> (32 - half))
+        sizes = bits // 2, bits - bits // 2
+        halves = place >> sizes[1], place & jnp.uint32((1 << sizes[1]) - 1)
+        # Written out: as a loop, the rounds would be a hundred programs a step.
+        for number in range(_ROUNDS):
+            (half, other), size = halves, sizes[number % 2]
+            moved = half ^ (_hashed(other, keys[number]) >> (32 - size))
+            halves = other, moved
+        return (halves[0] << sizes[1]) | halves[1]
 
-        sides = place >> half, place & jnp.uint32((1 << half) - 1)
-        left, right = jax.lax.fori_loop(0, _ROUNDS, one_round, sides)
-        return (left << half) | right
+    def move(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        row, going = carry
+        row = jnp.where(going, permuted(row), row)
+        return row, row.astype(jnp.uint64) >= total
 
-    def outside(row: Array) -> Array:
-        return row.astype(jnp.uint64) >= total
-
-    rows = jax.lax.while_loop(
-        lambda row: jnp.any(outside(row)),
-        lambda row: jnp.where(outside(row), permuted(row), row),
-        permuted(places.astype(jnp.uint32)),
-    )
+    # The first move of all places is in the loop too, so that the program has one.
+    start = places.astype(jnp.uint32), jnp.ones(places.shape, bool)
+    rows, _ = jax.lax.while_loop(lambda carry: jnp.any(carry[1]), move, start)
     return rows.astype(places.dtype)
 
 
