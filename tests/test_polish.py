@@ -227,6 +227,7 @@ def test_an_unwhitened_scheme_cannot_be_polished():
         ({}, True),
         ({"posterior": "factorised"}, False),
         ({"max_iter": 300}, False),
+        ({"effort": "quick", "max_iter": 1000}, False),
         ({"validation_fraction": 0.2}, False),
         ({"optimizer": "hybrid"}, False),
         ({"optimizer": optim.fng()}, False),

@@ -24,6 +24,7 @@ class Effort(NamedTuple):
     - `max_iter`: the number of iterations with minibatches, for one output.
     - `most`: the most iterations without minibatches, which end when they converge.
     - `gain`: the gain that is too small to go on, relative to the usual one.
+    - `polish`: the most quasi-Newton steps at the end of a fit on few rows.
     """
 
     inducing: float
@@ -31,13 +32,14 @@ class Effort(NamedTuple):
     max_iter: int
     most: int
     gain: float
+    polish: int
 
 
 EFFORTS: Mapping[str, Effort] = MappingProxyType(
     {
-        "quick": Effort(0.4, 256, 500, 1000, 2.0),
-        "standard": Effort(1.0, 512, 1000, 2000, 1.0),
-        "thorough": Effort(2.0, 1024, 1400, 4000, 0.2),
+        "quick": Effort(0.4, 256, 500, 1000, 2.0, 0),
+        "standard": Effort(1.0, 512, 1000, 2000, 1.0, 200),
+        "thorough": Effort(2.0, 1024, 1400, 4000, 0.2, 200),
     }
 )
 # Iterations for several outputs, relative to those for one: their model has more to

@@ -30,9 +30,9 @@ _CHOICES: dict[str, tuple] = {
 }
 # Entries of `MotleyGP.parameters()` beyond theta that `start` may have.
 _STARTABLE = ("q_mean", "q_cov", "output_shift", "output_scale", "jitter")
-# The most quasi-Newton steps at the end of a fit on few rows, the number of iterations
-# before them, and the largest product of rows and inducing values for them.
-_POLISH, _BEFORE_POLISH, _MAX_POLISHED = 200, 300, 200_000
+# The number of iterations before quasi-Newton steps, and the largest product of rows
+# and inducing values for them.
+_BEFORE_POLISH, _MAX_POLISHED = 300, 200_000
 _COUNTS = ("num_inducing", "max_iter", "batch_size", "restarts", "num_latents")
 
 
@@ -158,7 +158,7 @@ def scheme(
     share = given["batch_size"] / max(block.total for block in data)
     num_weights = _num_functions(likelihoods) * sum(given["rank"])
     num_values = sum(block.num_values for block in data)
-    few = {"polish": _POLISH} if _few_rows(given, data) else {}
+    few = {"polish": EFFORTS[given["effort"]].polish} if _few_rows(given, data) else {}
     return optim.usual(
         optimizer,
         share=min(share, 1.0),
