@@ -289,7 +289,7 @@ def task(whole) -> restarts.Task:
 
 
 def test_runs_together_keep_their_last_whole_chunk(whole, task, monkeypatch):
-    def chunk(scheme, stacked, data, batch_size, size):
+    def chunk(scheme, stacked, data, batch_size, size, until):
         """A chunk that learns nothing, and Ctrl-C in the next one."""
         if int(stacked.iteration[0]):
             raise KeyboardInterrupt

@@ -94,26 +94,18 @@ def run_together(
     ended = "horizon"
     try:
         while (stacked.iteration < stacked.horizon).any():
-            start = np.asarray(stacked.iteration)
-            until = jnp.asarray(_next_end(start, chunk, held_out))
+            until = _next_end(stacked, chunk, held_out)
             new, filled = _run_chunk_together(
                 scheme, stacked, data, batch_size, chunk, until
             )
-            now = np.asarray(new.iteration)
-            filled = jax.tree.map(np.asarray, filled)
-            reports = [
-                jax.tree.map(lambda a, r=r, n=length: a[r, :n], filled)
-                for r, length in enumerate(now - start)
-            ]
+            reports = _reports(filled, new.iteration - stacked.iteration)
             # Nothing comes between these two lines, so that Ctrl-C cannot part them.
             stacked = new
             infos.append(reports)
             if scores is not None:
-                over = scores.add(stacked)
-                stopped |= over
-                horizon = jnp.where(over, stacked.iteration, stacked.horizon)
-                stacked = stacked._replace(horizon=horizon)
-            if callback is not None and callback(int(now.max())):
+                stopped |= scores.add(stacked)
+                stacked = _ending(stacked, stopped)
+            if callback is not None and callback(int(stacked.iteration.max())):
                 ended = "callback"
                 break
             if clock.over:
@@ -123,32 +115,58 @@ def run_together(
         if not infos:
             raise
         ended = "interrupted"
-    last, kept = stacked, stacked if scores is None else scores.best
-    runs = []
-    for r, begun_at in enumerate(states):
-        reason = ended
-        if stopped[r]:
-            reason = "held-out"
-        elif ended == "horizon" and has_settled(scheme, _one(last, static, r)):
-            reason = "converged"
-        runs.append(
-            Run(
-                state=_one(kept, static, r),
-                start=int(begun_at.iteration),
-                steps=joined([reports[r] for reports in infos]),
-                held_out=() if scores is None else tuple(scores.of_runs[r]),
-                ended=reason,
-            )
+    reasons = _reasons(scheme, stacked, static, stopped, ended)
+    kept = stacked if scores is None else scores.best
+    return [
+        Run(
+            state=_one(kept, static, r),
+            start=int(begun_at.iteration),
+            steps=joined([reports[r] for reports in infos]),
+            held_out=() if scores is None else tuple(scores.of_runs[r]),
+            ended=reasons[r],
         )
-    return runs
+        for r, begun_at in enumerate(states)
+    ]
 
 
-def _next_end(start: np.ndarray, chunk: int, held_out: HeldOut | None) -> int:
+def _ending(states: TrainState, stopped: Bool[np.ndarray, " R"]) -> TrainState:
+    """The states with the horizon of the stopped runs at the iteration they are in."""
+    return states._replace(horizon=jnp.where(stopped, states.iteration, states.horizon))
+
+
+def _reports(filled: StepInfo, lengths: Int[Array, " R"]) -> list[StepInfo]:
+    """The part of a chunk's reports that each run has filled."""
+    filled = jax.tree.map(np.asarray, filled)
+    return [
+        jax.tree.map(lambda a, r=r, n=length: a[r, :n], filled)
+        for r, length in enumerate(np.asarray(lengths))
+    ]
+
+
+def _reasons(
+    scheme: Scheme,
+    last: TrainState,
+    static: TrainState,
+    stopped: Bool[np.ndarray, " R"],
+    ended: str,
+) -> list[str]:
+    """Why each run ended, in the words of `Run.ended`."""
+    reasons = np.where(stopped, "held-out", ended).tolist()
+    for r, reason in enumerate(reasons):
+        if reason == "horizon" and has_settled(scheme, _one(last, static, r)):
+            reasons[r] = "converged"
+    return reasons
+
+
+def _next_end(
+    states: TrainState, chunk: int, held_out: HeldOut | None
+) -> Int[Array, ""]:
     """The iteration at which the next chunk ends, or a score is due before."""
-    now = int(start.max())
-    if held_out is None:
-        return now + chunk
-    return min(now + chunk, (now // held_out.every + 1) * held_out.every)
+    now = int(states.iteration.max())
+    end = now + chunk
+    if held_out is not None:
+        end = min(end, (now // held_out.every + 1) * held_out.every)
+    return jnp.asarray(end)
 
 
 def _stacked(states: Sequence[TrainState]) -> tuple[TrainState, TrainState]:
