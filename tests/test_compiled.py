@@ -1,5 +1,6 @@
 """Programs with compile options of their own, and the folder that keeps them."""
 
+import gc
 import os
 import re
 import stat
@@ -96,6 +97,26 @@ def test_lapack_has_one_thread_while_a_program_runs():
         programs._ONE_THREAD.__exit__()
         assert set(threads()) == {1}
     assert threads() == before
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_garbage_collector_pauses_during_a_call(enabled):
+    seen = []
+
+    @compiled
+    def traced(x):
+        seen.append(gc.isenabled())
+        return x if x.ndim else x.no_such_attribute
+
+    was = gc.isenabled()
+    try:
+        (gc.enable if enabled else gc.disable)()
+        traced(jnp.ones(2))
+        with pytest.raises(AttributeError):
+            traced(jnp.ones(()))
+        assert seen == [False, False] and gc.isenabled() == enabled
+    finally:
+        (gc.enable if was else gc.disable)()
 
 
 # The folder of programs.
