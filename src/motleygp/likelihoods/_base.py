@@ -280,7 +280,7 @@ def _constant_loss(
     slopes = likelihood.log_prob_slopes(y, each)
     if slopes is not None:
         log_prob: Any = likelihood.log_prob
-        return -share @ log_prob(y, each), -slopes @ share
+        return np.asarray(-share @ log_prob(y, each)), -slopes @ share
     program = _programs.constant_loss_and_gradient
     if y.size < _FEW:
         program = program.quick
