@@ -371,7 +371,7 @@ def wrong(folder: Path) -> dict[str, tuple[list[str], int, str]]:
             2,
             "a report needs a table with outputs of the model, change, sold; got none",
         ),
-        "nowhere": (["datasets", "t1"], 2, "-o must name the table to write"),
+        "no data set": (["datasets", "-o", "p.csv"], 2, "-o must follow a data set"),
     }
 
 
@@ -556,4 +556,21 @@ def test_synthetic_data_are_listed_and_written(folder, capsys):
         assert cli.main(["datasets", name, "-o", str(path)]) == 0
         assert len(pd.read_csv(path)) >= 400
     assert cli.main(["datasets", "--json"]) == 0
-    assert "t3" in json.loads(capsys.readouterr().out.splitlines()[-1])
+    listed = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert tuple(listed) == mg.datasets.names() == parser.data.NAMES
+    assert listed["human-synthetic"]["title"].startswith("a synthetic stand-in")
+
+
+def test_a_data_set_is_described(folder, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    for name in mg.datasets.names():
+        known = mg.datasets.info(name)
+        assert cli.main(["datasets", name, "--data-dir", str(folder)]) == GOOD
+        said = capsys.readouterr().out
+        words = " ".join(said.split())
+        assert ("data absent" if known.files else "data drawn") in words
+        assert known.checksum is None or known.checksum[:50] in words
+    assert cli.main(["datasets", "naval", "--data-dir", str(folder), "--json"]) == GOOD
+    said = json.loads(capsys.readouterr().out)
+    assert said["paper"] == {"num_latents": 4, "num_inducing": 80, "batch_size": 50}
+    assert said["state"] == "absent"

@@ -19,6 +19,7 @@ from motleygp.files import modelfile
 from motleygp.training import checkpoints
 from motleygp_cli import main, tables
 from motleygp_cli.errors import FAILED, GOOD, INTERRUPTED, WRONG_USE
+from motleygp_cli.parser.data import NAMES
 
 COMMAND = str(Path(sys.executable).with_name("motleygp"))
 FITTING = ["--inputs", "east,north", "--outputs", "change:gaussian,sold:bernoulli"]
@@ -337,7 +338,7 @@ COMPLETED = {
     "motleygp fit data.csv --optimizer h": "hybrid",
     "motleygp fit data.csv --num-i": "--num-inducing",
     "motleygp predict data.csv data.p": "data.parquet",
-    "motleygp datasets ": "houses t1 t2 t3",
+    "motleygp datasets ": " ".join(NAMES),
     "motleygp datasets houses -o data.c": "data.csv",
     "motleygp completion z": "zsh",
 }

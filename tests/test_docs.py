@@ -124,7 +124,8 @@ def _python(page: str) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "page", ["estimator.md", "extending.md", "getting-started.md", "report.md"]
+    "page",
+    ["datasets.md", "estimator.md", "extending.md", "getting-started.md", "report.md"],
 )
 def test_the_manuals_run(page, monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(tmp_path)

@@ -3,9 +3,14 @@
 import numpy as np
 import pandas as pd
 
+from motleygp.datasets._problem import Problem, Table, split_rows
+from motleygp.likelihoods import Bernoulli, Gamma, HetGaussian, Poisson
+
+NUM_ROWS = 400
+
 
 def houses(
-    num_rows: int = 400, *, missing: float = 0.2, seed: int = 0
+    num_rows: int = NUM_ROWS, *, missing: float = 0.2, seed: int = 0
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Synthetic house sales, as two frames.
 
@@ -31,3 +36,13 @@ def houses(
     )
     Y["sold"] = np.where(Y["sold"], "yes", "no")
     return X, Y.mask(rng.random(Y.shape) < missing)
+
+
+def problem(num_rows: int = NUM_ROWS, *, seed: int = 0) -> Problem:
+    """House sales with the likelihoods that fit them; `sold` is 1 for yes."""
+    X, Y = houses(num_rows, seed=seed)
+    sold = np.where(Y["sold"].isna(), np.nan, Y["sold"] == "yes")
+    y = Y.assign(sold=sold).to_numpy(dtype=float)
+    likelihoods = (HetGaussian(), Bernoulli(), Poisson(), Gamma())
+    table = Table(X.to_numpy(), y, likelihoods, tuple(Y.columns))
+    return split_rows(np.random.default_rng([seed, 75]), table)

@@ -2,30 +2,37 @@
 
 from pathlib import Path
 
+from motleygp_cli.parser import values
 from motleygp_cli.parser.base import Command, Parser, add_json_and_quiet, add_seed
 
-# The names stand here because the library, which draws the data, is slow to import.
-SYNTHETIC = ("houses", "t1", "t2", "t3")
+# The names stand here because the library, which has the data, is slow to import.
+NAMES = (
+    *("t1", "t2", "t3", "london", "london-flat", "naval", "human", "human-synthetic"),
+    *("sarcos", "sarcos-4449", "mocap7", "mocap9"),
+    *("traffic-8am", "traffic-8am-unscaled", "jura", "seattle-weather", "houses"),
+)
 
 
 def _add_arguments(datasets: Parser) -> None:
     datasets.add_argument(
         "name",
         nargs="?",
-        choices=SYNTHETIC,
+        choices=NAMES,
         metavar="NAME",
-        help=f"one of {', '.join(SYNTHETIC)} (default: list them)",
+        help="a data set to describe, or with -o to write (default: list them all)",
     )
     datasets.add_argument(
         "-o", "--output", type=Path, metavar="TABLE", help="the table to write"
     )
-    add_seed(datasets, "random seed of the data")
+    said = "the folder of the data (default: the environment variable MOTLEYGP_DATA)"
+    datasets.add_option("--data-dir", values.folder, "DIR", said)
+    add_seed(datasets, "random seed of data that are drawn")
     add_json_and_quiet(datasets)
 
 
 DATASETS = Command(
     "datasets",
-    "list the synthetic datasets, or write one",
+    "list the data sets, describe one, or write it as a table",
     "houses -o houses.csv",
     _add_arguments,
 )
