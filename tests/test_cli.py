@@ -372,6 +372,19 @@ def wrong(folder: Path) -> dict[str, tuple[list[str], int, str]]:
             "a report needs a table with outputs of the model, change, sold; got none",
         ),
         "no data set": (["datasets", "-o", "p.csv"], 2, "-o must follow a data set"),
+        "two data sets": (["datasets", "t1", "t2"], 2, "one data set must be named"),
+        "fetch what": (["datasets", "fetch"], 2, "'fetch' must be followed by"),
+        "fetch from": (
+            ["datasets", "t1", "--from", "https://localhost"],
+            2,
+            "--from must follow 'fetch'; got 'https://localhost'",
+        ),
+        "fetch openly": (
+            ["datasets", "fetch", "naval", "--from", "http://data.test"],
+            2,
+            "--from: must begin with https://; got 'http://data.test'",
+        ),
+        "fetch a toy": (["datasets", "fetch", "t1"], 1, "there is nothing to fetch"),
     }
 
 
@@ -573,4 +586,4 @@ def test_a_data_set_is_described(folder, monkeypatch, capsys):
     assert cli.main(["datasets", "naval", "--data-dir", str(folder), "--json"]) == GOOD
     said = json.loads(capsys.readouterr().out)
     assert said["paper"] == {"num_latents": 4, "num_inducing": 80, "batch_size": 50}
-    assert said["state"] == "absent"
+    assert said["state"] == "absent; fetch not tried"

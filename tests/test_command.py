@@ -338,7 +338,7 @@ COMPLETED = {
     "motleygp fit data.csv --optimizer h": "hybrid",
     "motleygp fit data.csv --num-i": "--num-inducing",
     "motleygp predict data.csv data.p": "data.parquet",
-    "motleygp datasets ": " ".join(NAMES),
+    "motleygp datasets ": " ".join((*NAMES, "fetch")),
     "motleygp datasets houses -o data.c": "data.csv",
     "motleygp completion z": "zsh",
 }

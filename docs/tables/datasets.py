@@ -7,11 +7,11 @@ from motleygp import datasets
 from motleygp.datasets import Info
 
 
-def _files(known: Info) -> str:
+def _fetching(known: Info) -> str:
     if not known.files:
         return "drawn"
     files = " and ".join(f"`{file}`" for file in known.files)
-    return f"{files}: {'public' if known.address else 'no address'}"
+    return f"{files}: {known.address_state}"
 
 
 def _settings(known: Info) -> tuple[str, ...]:
@@ -35,7 +35,7 @@ def tables() -> tuple[str, str, str]:
         for k in every
     ]
     prepared = [(k.name, k.preparation, k.differs) for k in every]
-    origins = [(k.name, k.origin, k.licence, _files(k)) for k in every]
+    origins = [(k.name, k.origin, k.licence, _fetching(k)) for k in every]
     columns = ("set", "what", "rows", "inputs", "outputs", "Q", "M", "minibatch")
     return (
         _table(columns, sizes),

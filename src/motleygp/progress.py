@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import (
     BarColumn,
+    DownloadColumn,
     MofNCompleteColumn,
     Progress,
     ProgressColumn,
@@ -106,6 +107,17 @@ def watched_rows(show: bool) -> Callable[[list[slice]], Iterator[slice]]:
                 bar.update(task, completed=part.stop)
 
     return watch
+
+
+@contextmanager
+def download_bar(
+    label: str, total: int | None, *, show: bool
+) -> Iterator[Callable[[int], None]]:
+    """A bar of bytes, whose total may be unknown; it yields a function of the bytes
+    that have come."""
+    with _bar(DownloadColumn(), TimeRemainingColumn(), show=show) as bar:
+        task = bar.add_task(label, total=total)
+        yield lambda come: bar.advance(task, come)
 
 
 @contextmanager

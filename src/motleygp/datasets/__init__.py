@@ -5,6 +5,7 @@ import os
 from typing import Any
 
 from motleygp.datasets import _files, _houses, _human, _toys
+from motleygp.datasets._fetch import fetch as fetch
 from motleygp.datasets._files import SPLITS as SPLITS
 from motleygp.datasets._houses import houses as houses
 from motleygp.datasets._info import Info as Info, Paper as Paper

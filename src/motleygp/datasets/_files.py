@@ -52,7 +52,7 @@ def read(info: Info, *, split: int, data_dir: str | os.PathLike | None) -> Probl
         if not path.is_file():
             raise FileNotFoundError(
                 f"{info.name!r} needs the file {str(path)!r}: not found. "
-                + (info.obstacle or f"It is public: {info.address}.")
+                + (info.obstacle or f"`motleygp datasets fetch {info.name}` gets it.")
             )
     table = source.prepare(source.read(*paths))
     if table.x.shape != (len(table.y), len(info.inputs)):

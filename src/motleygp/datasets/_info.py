@@ -48,8 +48,9 @@ class Info:
     - `files`: its files in the folder of the data; none if it is drawn.
     - `checksum`: the SHA-256 digest of the files' arrays, before the preparation; None
       where it is not known.
-    - `address`, `downloads`: a public folder, and the files there; without an
-      address, `obstacle` says why.
+    - `address`, `downloads`: the public folder that `fetch` reads, and the files there;
+      without an address, `obstacle` says why.
+    - `tried`: whether `fetch` has been tried with that address.
     - `constant_inputs`, `left_out`: inputs that hold one value, which stay, and outputs
       that hold one value, which are left out.
     - `paper`: the paper's settings, if the paper has the set.
@@ -69,6 +70,7 @@ class Info:
     address: str | None = None
     downloads: tuple[str, ...] = ()
     obstacle: str = ""
+    tried: bool = False
     constant_inputs: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     paper: Paper | None = None
@@ -86,6 +88,13 @@ class Info:
         """The numbers of rows in words."""
         rows = self.rows if isinstance(self.rows, tuple) else (self.rows,)
         return ", ".join(str(number) for number in rows)
+
+    @property
+    def address_state(self) -> str:
+        """What is known of `fetch` for this set."""
+        if self.address is None:
+            return "no address"
+        return "fetch tried" if self.tried else "fetch not tried"
 
     def absent(self, data_dir: str | os.PathLike | None = None) -> tuple[str, ...]:
         """The files of the set that the folder lacks."""

@@ -1,4 +1,4 @@
-"""The command for data sets: list them, describe one, write it as a table."""
+"""The command for data sets: list them, describe or write one, fetch its files."""
 
 import argparse
 import dataclasses
@@ -11,8 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from motleygp_cli import tables
-from motleygp_cli.commands.output import show_table
+from motleygp_cli.commands.output import show, show_table
 from motleygp_cli.errors import GOOD, UsageError
+from motleygp_cli.parser.data import FETCH
 
 if TYPE_CHECKING:
     import motleygp as mg
@@ -31,11 +32,18 @@ _WIDE = 120
 
 
 def datasets(args: argparse.Namespace) -> int:
-    """List the data sets, describe one, or write it."""
-    if args.output is not None and args.name is None:
+    """List the data sets, describe or write one, or fetch the files of one."""
+    fetching = args.name == FETCH
+    if args.output is not None and (args.name is None or fetching):
         raise UsageError(f"-o must follow a data set; got {str(args.output)!r}.")
+    if vars(args)["from"] is not None and not fetching:
+        raise UsageError(f"--from must follow {FETCH!r}; got {vars(args)['from']!r}.")
     if args.name is None:
         return _list(args)
+    if fetching:
+        return _fetch(args)
+    if args.wanted is not None:
+        raise UsageError(f"one data set must be named; got also {args.wanted!r}.")
     if args.output is None:
         return _describe(args)
     tables.check_table_place(args.output)
@@ -71,10 +79,12 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _state(entry: "mg.datasets.Info", args: argparse.Namespace) -> str:
-    """Whether the files of a set are there."""
+    """Whether the files of a set are there, and whether they can be fetched."""
     if not entry.files:
         return "drawn"
-    return "absent" if entry.absent(args.data_dir) else "there"
+    if not entry.absent(args.data_dir):
+        return "there"
+    return f"absent; {entry.address_state}"
 
 
 def _known(entry: "mg.datasets.Info", args: argparse.Namespace) -> dict[str, Any]:
@@ -119,6 +129,23 @@ def _describe(args: argparse.Namespace) -> int:
         if fact:
             shown.add_row(name, Text(fact))
     Console().print(shown)
+    return GOOD
+
+
+def _fetch(args: argparse.Namespace) -> int:
+    """Download the files of a data set."""
+    from motleygp_cli.library import mg
+
+    if args.wanted is None:
+        raise UsageError(f"{FETCH!r} must be followed by a data set; got nothing.")
+    files = mg.datasets.fetch(
+        args.wanted,
+        data_dir=args.data_dir,
+        address=vars(args)["from"],
+        progress=not args.quiet,
+    )
+    names = [str(file) for file in files]
+    show({"files": names}, f"{args.wanted}: {', '.join(names)}", args.json)
     return GOOD
 
 

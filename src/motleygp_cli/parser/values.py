@@ -53,3 +53,10 @@ def _whole(least: int) -> Callable[[str], int]:
 
 
 count, seed = _whole(1), _whole(0)
+
+
+def address(text: str) -> str:
+    """The address of a folder; the library asks that of http is on this machine."""
+    if not text.startswith(("https://", "http://localhost", "http://127.", "http://[")):
+        raise argparse.ArgumentTypeError(f"must begin with https://; got {text!r}")
+    return text
