@@ -145,7 +145,7 @@ def expectations(b: int, nodes: int) -> list[Part]:
     softplus = _random(3 * b * line)
 
     def of_scipy() -> None:
-        gammas * np.log(gammas)
+        np.multiply(gammas, np.log(gammas))
         scipy.special.gammaln(gammas)
         scipy.special.psi(gammas)
 
