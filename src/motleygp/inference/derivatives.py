@@ -19,7 +19,7 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
 from motleygp._types import Scalar, SpanMoments
 from motleygp.inference.data import Dataset
@@ -34,13 +34,7 @@ from motleygp.inference.posterior import (
     from_precision,
     kl_to_prior,
 )
-from motleygp.inference.projection import (
-    Columns,
-    Pairs,
-    pairs_of,
-    project,
-    project_together,
-)
+from motleygp.inference.projection import Columns, project, project_together
 from motleygp.numerics.linalg import inverse_lower, over_groups, solve_lower
 from motleygp.priors import AbstractPrior, Sites
 
@@ -104,47 +98,23 @@ def _projected(
     and variances back to theta and q."""
     joint = q.is_joint(prior)
 
-    def columns_of(prior: AbstractPrior, *moments: Array) -> tuple[tuple, Columns]:
+    def columns_of(prior: AbstractPrior, mean: Array, cov: Array) -> tuple:
         prior = eqx.combine(prior, fixed)
         if joint:
-            mean, cov = moments
-            columns = project_together(prior, mean, cov, sites)
+            columns = project_together(prior, mean[0], cov[0], sites)
         else:
-            columns = project(prior, q, sites)
+            columns = project(prior, replace(q, mean=mean), sites, change=cov)
         return (columns.mean, columns.var), columns
 
-    moments = (q.mean[0], q.cov()[0]) if joint else ()
-    _, pull, columns = jax.vjp(columns_of, prior, *moments, has_aux=True)
+    # The change of an independent q's covariances, which is zero, or a joint q's own.
+    cov = q.cov() if joint else jnp.zeros_like(q.half)
+    _, pull, columns = jax.vjp(columns_of, prior, q.mean, cov, has_aux=True)
 
     def pull_back(g_mean: Array, g_var: Array) -> tuple[AbstractPrior, NaturalTerms]:
-        in_prior, *in_moments = pull((g_mean, g_var))
-        if joint:
-            in_mean, in_cov = in_moments
-            return in_prior, NaturalTerms(in_mean[None], 2.0 * in_cov[None])
-        pairs = pairs_of(prior, sites)
-        return in_prior, _natural_terms(columns.basis, g_mean, g_var, pairs)
+        in_prior, in_mean, in_cov = pull((g_mean, g_var))
+        return in_prior, NaturalTerms(in_mean, 2.0 * in_cov)
 
     return columns, pull_back
-
-
-def _natural_terms(
-    basis: Float[Array, "G M C"],
-    g_mean: Float[Array, "G C"],
-    g_var: Float[Array, "G E"],
-    pairs: Pairs,
-) -> NaturalTerms:
-    """The terms of the data, group by group."""
-
-    def one_group(basis: Array, g_mean: Array, g_var: Array) -> NaturalTerms:
-        size = basis.shape[1]
-        target = 2.0 * (basis * g_var[None, :size]) @ basis.T
-        if pairs.functions:
-            left, right = pairs.sides(basis)
-            between = (left * g_var[None, size:]) @ right.T
-            target = target + between + between.T
-        return NaturalTerms(basis @ g_mean, target)
-
-    return over_groups(one_group, basis, g_mean, g_var)
 
 
 def _with_base(

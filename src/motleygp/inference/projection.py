@@ -15,8 +15,18 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from motleygp.inference.posterior import Posterior
-from motleygp.numerics.linalg import over_groups, product, whitened_columns
+from motleygp.numerics.linalg import (
+    inverse_factor,
+    lower_half,
+    over_groups,
+    through_factor,
+    transposed_product,
+    whitened_columns,
+)
 from motleygp.priors import AbstractPrior, Sites, everywhere
+
+# There are many columns if there are so many for each inducing point.
+_MANY_COLUMNS = 2
 
 
 class Columns(eqx.Module):
@@ -48,6 +58,14 @@ class Pairs(NamedTuple):
         left, right = self.sides(columns)
         return jnp.concatenate([own, jnp.sum(left * right, axis=0)])
 
+    def pull_products(
+        self, columns: Float[Array, "M C"], g: Float[Array, " E"]
+    ) -> Float[Array, "M C"]:
+        """The derivative in the columns of the sum of g times the `products`."""
+        if not self.functions:
+            return 2.0 * g * columns
+        return jax.vjp(self.products, columns)[1](g)[0]
+
     def sides(
         self, columns: Float[Array, "*B C"]
     ) -> tuple[Float[Array, "*B E"], Float[Array, "*B E"]]:
@@ -78,19 +96,106 @@ def pairs_of(prior: AbstractPrior, sites: Sites) -> Pairs:
     return Pairs(prior.columns_per_row, tuple(prior.column_pairs(sites)))
 
 
-def project(prior: AbstractPrior, q: Posterior, sites: Sites) -> Columns:
-    """Moments of each group's columns at the sites."""
+def project(
+    prior: AbstractPrior,
+    q: Posterior,
+    sites: Sites,
+    change: Float[Array, "K S S"] | None = None,
+) -> Columns:
+    """Moments of each group's columns at the sites.
+
+    `change` is zero. It is added to the covariances V of a q that is independent
+    between the groups, so the derivative in it is that in V.
+    """
     if q.is_joint(prior):
         return project_together(prior, q.mean[0], q.cov()[0], sites)
     pairs = pairs_of(prior, sites)
 
-    def one_group(group: PyTree, mean: Array, half: Array) -> Columns:
-        alone = _project_prior(prior, group, mean, sites, pairs)
-        # The diagonal of B^T V B as |H B|^2, which is never negative.
-        explained = pairs.products(product(half, alone.basis))
-        return Columns(alone.mean, alone.var + explained, alone.basis, alone.jitter)
+    def one_group(group: PyTree, mean: Array, half: Array, change: Array) -> Columns:
+        k = prior.covariances(group, sites)
+        found = _marginals(pairs, prior.jitter, k.uu, k.ug, k.gg, mean, half, change)
+        col_mean, var, basis, jitter = found
+        return Columns(col_mean, var, basis, jitter / jnp.mean(jnp.diagonal(k.uu)))
 
-    return over_groups(one_group, prior.groups(), q.mean, q.half)
+    change = jnp.zeros_like(q.half) if change is None else change
+    return over_groups(one_group, prior.groups(), q.mean, q.half, change)
+
+
+@ft.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def _marginals(
+    pairs: Pairs,
+    base: float,
+    uu: Float[Array, "M M"],
+    ug: Float[Array, "M C"],
+    gg: Float[Array, " E"],
+    mean: Float[Array, " M"],
+    half: Float[Array, "M M"],
+    change: Float[Array, "M M"],
+) -> tuple[Array, Array, Array, Array]:
+    """The means and variances of one group's columns, its basis B, and the jitter; the
+    last two have no derivative. `change` is added to V, and is zero.
+
+    The derivative is written out, because its products serve several purposes. With
+    A = 2 sum_e g_e dB_e, the derivative of the variances in B if they were |B|^2,
+
+        2 dF/dV = A B^T,    B' = (V - I) A + m g_m^T,    K_uf' = L^-T B',
+        K_uu' = -L^-T Phi(B' B^T) L^-1,    B' B^T = (V - I) A B^T + m (B g_m)^T,
+
+    so four products of M x M with M x C suffice where there are many columns.
+    """
+    return _marginals_forward(pairs, base, uu, ug, gg, mean, half, change)[0]
+
+
+def _marginals_forward(
+    pairs: Pairs, base: float, *given: Array
+) -> tuple[tuple[Array, Array, Array, Array], tuple]:
+    uu, ug, gg, mean, half, _ = given
+    inverse, jitter = inverse_factor(uu, base)
+    basis = inverse @ ug
+    rest, size = gg - pairs.products(basis), basis.shape[1]
+    # A variance is a difference here, which rounding must not make negative.
+    rest = jnp.concatenate([jnp.maximum(rest[:size], 0.0), rest[size:]])
+    # The diagonal of B^T V B as |H B|^2, which is never negative.
+    moved = half @ basis
+    found = mean @ basis, rest + pairs.products(moved), basis, jitter
+    relative = jitter / jnp.mean(jnp.diagonal(uu))
+    kept = () if _has_many(basis) else (moved,)
+    return found, (inverse, basis, relative, mean, half, kept)
+
+
+def _marginals_backward(
+    pairs: Pairs, base: float, saved: tuple, cotangents: tuple
+) -> tuple[Array, ...]:
+    del base
+    inverse, basis, relative, mean, half, kept = saved
+    g_mean, g_var, *_ = cotangents
+    size, num_columns = basis.shape
+    weighted = pairs.pull_products(basis, g_var)
+    target, in_mean = weighted @ basis.T, basis @ g_mean
+    if _has_many(basis):
+        excess = half.T @ half - jnp.eye(size, dtype=half.dtype)
+        phi = lower_half(excess @ target + jnp.outer(mean, in_mean))
+        both = transposed_product(inverse, jnp.concatenate([excess, phi], axis=1))
+        in_ug = both[:, :size] @ weighted + jnp.outer(mean @ inverse, g_mean)
+        upper = both[:, size:]
+    else:
+        (moved,) = kept
+        explained = transposed_product(half, pairs.pull_products(moved, g_var))
+        in_basis = explained - weighted + jnp.outer(mean, g_mean)
+        phi = lower_half(in_basis @ basis.T)
+        both = transposed_product(inverse, jnp.concatenate([in_basis, phi], axis=1))
+        in_ug, upper = both[:, :num_columns], both[:, num_columns:]
+    in_uu = through_factor(upper, inverse, relative)
+    return in_uu, in_ug, g_var, in_mean, half @ target, 0.5 * target
+
+
+def _has_many(basis: Array) -> bool:
+    """Whether products of M x M matrices cost less than some with the columns."""
+    size, num_columns = basis.shape
+    return num_columns >= _MANY_COLUMNS * size
+
+
+_marginals.defvjp(_marginals_forward, _marginals_backward)
 
 
 def project_together(

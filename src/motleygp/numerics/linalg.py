@@ -157,10 +157,10 @@ def _jittered_jvp(base: float, primals: tuple, tangents: tuple) -> tuple:
     tangent = tangent + jitter_tangent * jnp.eye(matrix.shape[-1], dtype=matrix.dtype)
     half = solve_lower(lower, tangent)
     inner = solve_lower(lower, half.T)
-    return (lower, jitter), (lower @ _lower_half(inner), jitter_tangent)
+    return (lower, jitter), (lower @ lower_half(inner), jitter_tangent)
 
 
-def _lower_half(matrix: Float[Array, "M M"]) -> Float[Array, "M M"]:
+def lower_half(matrix: Float[Array, "M M"]) -> Float[Array, "M M"]:
     """Phi: the lower half, with half the diagonal."""
     size = matrix.shape[0]
     return matrix * (np.tril(np.ones((size, size))) - 0.5 * np.eye(size))
@@ -183,32 +183,48 @@ def _whitened(uu: Array, ug: Array, base: float) -> Any:
 
 
 def _whitened_forward(uu: Array, ug: Array, base: float) -> tuple:
-    lower, jitter = jittered_cholesky(uu, base)
-    inverse = inverse_lower(lower)
+    inverse, jitter = inverse_factor(uu, base)
     basis = inverse @ ug
     relative = jitter / jnp.mean(jnp.diagonal(uu))
     return (basis, jitter), (inverse, basis, relative)
 
 
 def _whitened_backward(base: float, saved: tuple, cotangents: tuple) -> tuple:
-    """ug' = L^-T B' and uu' = -L^-T Phi(B' B^T) L^-1, where a prime marks a cotangent.
-
-    This follows from L' = -tril(ug' B^T) and the rule K' = L^-T Phi(L^T L') L^-1: the
-    upper half that tril drops stays upper under L^T, so Phi ignores it.
-    """
+    """ug' = L^-T B' and uu' from B' B^T, where a prime marks a cotangent."""
     del base
     inverse, basis, relative = saved
     in_basis, in_jitter = cotangents
-    size, num_columns = basis.shape
-    phi = _lower_half(in_basis @ basis.T)
+    num_columns = basis.shape[1]
+    phi = lower_half(in_basis @ basis.T)
     both = transposed_product(inverse, jnp.concatenate([in_basis, phi], axis=1))
-    in_uu = -both[:, num_columns:] @ inverse
-    # The jitter is `relative` times the mean of the diagonal.
-    through_jitter = relative * (jnp.trace(in_uu) + in_jitter) / size
-    return (
-        in_uu + through_jitter * jnp.eye(size, dtype=basis.dtype),
-        both[:, :num_columns],
-    )
+    in_uu = through_factor(both[:, num_columns:], inverse, relative, in_jitter)
+    return in_uu, both[:, :num_columns]
 
 
 _whitened.defvjp(_whitened_forward, _whitened_backward)
+
+
+def inverse_factor(
+    uu: Float[Array, "M M"], base: float
+) -> tuple[Float[Array, "M M"], Scalar]:
+    """L^-1 of the jittered factor of `uu`, and the jitter."""
+    lower, jitter = jittered_cholesky(uu, base)
+    return inverse_lower(lower), jitter
+
+
+def through_factor(
+    upper: Float[Array, "M M"],
+    inverse: Float[Array, "M M"],
+    relative: Scalar,
+    in_jitter: Scalar | float = 0.0,
+) -> Float[Array, "M M"]:
+    """The cotangent of K from that of B = L^-1 C: -L^-T Phi(B' B^T) L^-1, of which
+    `upper` is L^-T Phi(B' B^T).
+
+    This follows from L' = -tril(C' B^T) and the rule K' = L^-T Phi(L^T L') L^-1: the
+    upper half that tril drops stays upper under L^T, so Phi ignores it.
+    """
+    in_uu, size = -upper @ inverse, len(inverse)
+    # The jitter is `relative` times the mean of the diagonal.
+    through_jitter = relative * (jnp.trace(in_uu) + in_jitter) / size
+    return in_uu + through_jitter * jnp.eye(size, dtype=inverse.dtype)
