@@ -9,12 +9,12 @@
 - Large batches: the rate of float64 operations of a step with M = 512, eight latent
   processes and 8192 rows, and that of a large matrix product in the same run.
 
-The operations of a step with B rows are, for each latent process,
+The operations of a step with B >= 2 M rows are, for each latent process,
 
-    12 M^2 B + (6 + 4/3) M^3 + 6 M (M + B) P:
+    8 M^2 B + (12 + 4/3) M^3 + 6 M (M + B) P:
 
-six products of M x M with M x B; two Cholesky factors and two inverses of triangles,
-each M^3 / 3, and three products of M x M; and the products of the kernel, forward and
+four products of M x M with M x B; two Cholesky factors and two inverses of triangles,
+each M^3 / 3, and six products of M x M; and the products of the kernel, forward and
 back. The likelihoods, the elementwise work and the exponentials do not count.
 """
 
@@ -110,7 +110,7 @@ def large_batches(sizes: Large) -> None:
     ]
     step = statistics.median(rounds) / sizes.steps
     square = sizes.M**2
-    each = 12 * square * sizes.B + (6 + 4 / 3) * square * sizes.M
+    each = 8 * square * sizes.B + (12 + 4 / 3) * square * sizes.M
     each += 6 * sizes.M * (sizes.M + sizes.B) * sizes.P
     rate = sizes.Q * each / step
     matrix = jnp.asarray(rng.normal(size=(sizes.size, sizes.size)))

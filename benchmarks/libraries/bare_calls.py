@@ -80,13 +80,30 @@ def products(m: int, b: int, p: int, groups: int, functions: int) -> list[Part]:
     square, both = _random(m, m), _random(m, m + b)
     in_square, out = _random(m), _random(m, b)
     mixing, few = _random(functions, groups), _random(groups, b)
+    of_squares, of_wide = _triangular_times(square), _triangular_times(wide)
+    across = _product(wide, wide, trans_b=1)
+    if b >= 2 * m:
+        own = [
+            # L^-1 K_uf, H B; L^-T (V - I) times the weighted B; B diag(g_v) B^T.
+            Part("triangular M x M times M x B", 2 * groups, of_wide),
+            Part("M x M times M x B", groups, _product(square, wide)),
+            Part("M x B times B x M", groups, across),
+            # V, L^-T (V - I), L^-T Phi and that by L^-1, and H P in the length of the
+            # step; V - I times B diag(g_v) B^T.
+            Part("triangular M x M times M x M", 5 * groups, of_squares),
+            Part("M x M times M x M", groups, _product(square, square)),
+        ]
+    else:
+        own = [
+            # L^-1 K_uf, H B, H^T (H B)', L^-T B'.
+            Part("triangular M x M times M x B", 4 * groups, of_wide),
+            # B' B^T for K_uu', B diag(g_v) B^T for q(u).
+            Part("M x B times B x M", 2 * groups, across),
+            # L^-T Phi and that by L^-1 for K_uu', H P in the length of the step.
+            Part("triangular M x M times M x M", 3 * groups, of_squares),
+        ]
     return [
-        # L^-1 K_uf, H B, H^T (H B)', L^-T B'.
-        Part("triangular M x M times M x B", 4 * groups, _triangular_times(wide)),
-        # B' B^T for K_uu', B diag(g_v) B^T for q(u).
-        Part("M x B times B x M", 2 * groups, _product(wide, wide, trans_b=1)),
-        # L^-T Phi and that by L^-1 for K_uu', H P in the length of the step.
-        Part("triangular M x M times M x M", 3 * groups, _triangular_times(square)),
+        *own,
         # The distances, and their derivatives in both sides.
         Part(
             "kernel, M x P times P x (M + B)", groups, _product(_random(m, p + 2), long)

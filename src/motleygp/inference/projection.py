@@ -6,7 +6,7 @@ columns of groups g and h have the covariances B_g^T V_gh B_h.
 """
 
 import functools as ft
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -113,7 +113,9 @@ def project(
 
     def one_group(group: PyTree, mean: Array, half: Array, change: Array) -> Columns:
         k = prior.covariances(group, sites)
-        found = _marginals(pairs, prior.jitter, k.uu, k.ug, k.gg, mean, half, change)
+        found: Any = _marginals(
+            pairs, prior.jitter, k.uu, k.ug, k.gg, mean, half, change
+        )
         col_mean, var, basis, jitter = found
         return Columns(col_mean, var, basis, jitter / jnp.mean(jnp.diagonal(k.uu)))
 
