@@ -61,6 +61,18 @@ def test_options_that_jax_does_not_know_are_dropped(options):
     assert programs._known(wanted[:1]) == ()
 
 
+def test_a_program_is_part_of_the_program_that_calls_it(options):
+    program = compiled(lambda x: jnp.sin(x) ** 2)
+
+    @jax.jit
+    @jax.vmap
+    def slopes(x):
+        return jax.grad(program)(x)
+
+    x = jnp.linspace(0.0, 1.0, 3)
+    assert jnp.allclose(slopes(x), jnp.sin(2.0 * x), rtol=1e-14)
+
+
 def test_flags_of_the_user_come_first(options, monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=true")
     compiled(lambda x: x)(1.0)

@@ -111,7 +111,9 @@ def num_latents(method: Method, problem: Problem) -> int:
     if method.paper:
         return 3
     num_functions = sum(lik.num_functions for lik in problem.likelihoods)
-    return mg.priors.LMC.usual_num_latents(len(problem.likelihoods), num_functions)
+    return mg.priors.LMC.usual_num_latents(
+        len(problem.likelihoods), num_functions, len(problem.x_train)
+    )
 
 
 def start_of(method: Method, problem: Problem, data: Dataset, seed: int, size: int):

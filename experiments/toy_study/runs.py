@@ -12,6 +12,7 @@ import numpy as np
 
 from motleygp.inference import function_moments
 from motleygp.training import init, solution
+from motleygp.training.initialise import start_precision
 from motleygp.training.together import run_together
 from toy_study.methods import dataset_of, parse, problem_of, start_file, start_of
 
@@ -59,7 +60,12 @@ def run_job(folder: Path, job: str, iterations: int):
     states = []
     for r in range(len(leaves[0])):
         model, q = jax.tree.unflatten(tree, [leaf[r] for leaf in leaves])
-        states.append(init(jr.key(r), model, data, scheme, num_steps=iterations, q=q))
+        precision = start_precision(model, data) if scheme.q.starts_narrow else 1.0
+        states.append(
+            init(
+                jr.key(r), model, scheme, num_steps=iterations, q=q, precision=precision
+            )
+        )
     results = run_together(
         scheme, states, data, batch_size=method.batch_size, chunk=500
     )

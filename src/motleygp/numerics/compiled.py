@@ -101,6 +101,9 @@ class Compiled:
         return self.quick if num_rows <= few else self
 
     def __call__(self, *args: Any) -> Any:
+        # Inside a program of the caller's, whose options are in force.
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(args)):
+            return self._fn(*args)
         options = _in_force(self._options)
         if options not in self._programs:
             self._programs[options] = _jit(self._fn, compiler_options=dict(options))
