@@ -13,7 +13,7 @@ from pathlib import Path
 
 from toy_study.methods import all_jobs
 from toy_study.runs import prepare, run
-from toy_study.scores import check_grid, scores
+from toy_study.scores import scores
 from toy_study.tables import default_table, extra_table, paper_table
 
 NUM_STARTS = 20
@@ -40,7 +40,7 @@ def main() -> None:
         run(args.folder, out, jobs, args.iterations)
     else:
         held = scores(sorted(args.folder.glob("result*.npz")))
-        for table in (default_table, paper_table, extra_table, check_grid):
+        for table in (default_table, paper_table, extra_table):
             print(table(held), end="\n\n", flush=True)
 
 
