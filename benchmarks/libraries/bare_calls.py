@@ -76,48 +76,13 @@ def factorisations(m: int, groups: int) -> list[Part]:
 
 def products(m: int, b: int, p: int, groups: int, functions: int) -> list[Part]:
     """The matrix products. L is the factor of K_uu, B = L^-1 K_uf, H of q(u)."""
-    wide, long, vector = _random(m, b), _random(p + 2, m + b), _random(b)
-    square, both = _random(m, m), _random(m, m + b)
-    in_square, out = _random(m), _random(m, b)
+    wide, vector, in_square = _random(m, b), _random(b), _random(m)
+    square, out = _random(m, m), _random(m, b)
     mixing, few = _random(functions, groups), _random(groups, b)
-    of_squares, of_wide = _triangular_times(square), _triangular_times(wide)
-    across = _product(wide, wide, trans_b=1)
-    if b >= 2 * m:
-        own = [
-            # L^-1 K_uf, H B; L^-T (V - I) times the weighted B; B diag(g_v) B^T.
-            Part("triangular M x M times M x B", 2 * groups, of_wide),
-            Part("M x M times M x B", groups, _product(square, wide)),
-            Part("M x B times B x M", groups, across),
-            # V, L^-T (V - I), L^-T Phi and that by L^-1, and H P in the length of the
-            # step; V - I times B diag(g_v) B^T.
-            Part("triangular M x M times M x M", 5 * groups, of_squares),
-            Part("M x M times M x M", groups, _product(square, square)),
-        ]
-    else:
-        own = [
-            # L^-1 K_uf, H B, H^T (H B)', L^-T B'.
-            Part("triangular M x M times M x B", 4 * groups, of_wide),
-            # B' B^T for K_uu', B diag(g_v) B^T for q(u).
-            Part("M x B times B x M", 2 * groups, across),
-            # L^-T Phi and that by L^-1 for K_uu', H P in the length of the step.
-            Part("triangular M x M times M x M", 3 * groups, of_squares),
-        ]
+    own = _with_many_columns if b >= 2 * m else _with_few_columns
     return [
-        *own,
-        # The distances, and their derivatives in both sides.
-        Part(
-            "kernel, M x P times P x (M + B)", groups, _product(_random(m, p + 2), long)
-        ),
-        Part(
-            "kernel, M x (M + B) times (M + B) x P",
-            groups,
-            _product(both, long, trans_b=1),
-        ),
-        Part(
-            "kernel, P x M times M x (M + B)",
-            groups,
-            _product(_random(p + 2, m), both),
-        ),
+        *own(wide, square, groups),
+        *_of_kernel(m, b, p, groups),
         # B^T m and B g_m, and the rank-one term of B'; then H twice and P twice.
         Part(
             "M x B times a vector",
@@ -136,6 +101,43 @@ def products(m: int, b: int, p: int, groups: int, functions: int) -> list[Part]:
         ),
         # Means and variances of the functions, and back to processes and weights.
         Part("mixing, J x Q times Q x B", 6, _product(mixing, few)),
+    ]
+
+
+def _with_many_columns(wide: np.ndarray, square: np.ndarray, groups: int) -> list[Part]:
+    return [
+        # L^-1 K_uf, H B; L^-T (V - I) times the weighted B; B diag(g_v) B^T.
+        Part("triangular M x M times M x B", 2 * groups, _triangular_times(wide)),
+        Part("M x M times M x B", groups, _product(square, wide)),
+        Part("M x B times B x M", groups, _product(wide, wide, trans_b=1)),
+        # V, L^-T (V - I), L^-T Phi and that by L^-1, and H P in the length of the step;
+        # V - I times B diag(g_v) B^T.
+        Part("triangular M x M times M x M", 5 * groups, _triangular_times(square)),
+        Part("M x M times M x M", groups, _product(square, square)),
+    ]
+
+
+def _with_few_columns(wide: np.ndarray, square: np.ndarray, groups: int) -> list[Part]:
+    return [
+        # L^-1 K_uf, H B, H^T (H B)', L^-T B'.
+        Part("triangular M x M times M x B", 4 * groups, _triangular_times(wide)),
+        # B' B^T for K_uu', B diag(g_v) B^T for q(u).
+        Part("M x B times B x M", 2 * groups, _product(wide, wide, trans_b=1)),
+        # L^-T Phi and that by L^-1 for K_uu', H P in the length of the step.
+        Part("triangular M x M times M x M", 3 * groups, _triangular_times(square)),
+    ]
+
+
+def _of_kernel(m: int, b: int, p: int, groups: int) -> list[Part]:
+    """The distances, and their derivatives in both sides."""
+    sites, points, both = _random(p + 2, m + b), _random(m, p + 2), _random(m, m + b)
+    names = ("M x P times P x (M + B)", "M x (M + B) times (M + B) x P")
+    return [
+        Part(f"kernel, {names[0]}", groups, _product(points, sites)),
+        Part(f"kernel, {names[1]}", groups, _product(both, sites, trans_b=1)),
+        Part(
+            "kernel, P x M times M x (M + B)", groups, _product(_random(p + 2, m), both)
+        ),
     ]
 
 

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 import equinox as eqx
 import jax
+from jax.core import Tracer
 from threadpoolctl import ThreadpoolController
 
 _LEVEL = "xla_backend_optimization_level"
@@ -102,7 +103,7 @@ class Compiled:
 
     def __call__(self, *args: Any) -> Any:
         # Inside a program of the caller's, whose options are in force.
-        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(args)):
+        if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(args)):
             return self._fn(*args)
         options = _in_force(self._options)
         if options not in self._programs:
