@@ -19,13 +19,6 @@ from motleygp.estimator.independent import IndependentGPs
 from motleygp.estimator.inspector import Inspector
 from motleygp.estimator.predictor import few_rows
 from motleygp.files.trees import refusing
-from motleygp.inference import (
-    Observations,
-    Scaling,
-    no_scaling,
-    standardising,
-)
-from motleygp.likelihoods import AbstractLikelihood
 from motleygp.training import (
     Callback,
     warn_if_failed,
@@ -222,24 +215,18 @@ class MotleyGP(Inspector):
         """
         given = self.get_params(deep=False)
         settings.check(given)
-        table, observed, likelihoods, choices = door.read(
+        read = door.read(
             self.outputs, X, Y, sample_weight, exposure, show=bool(self.progress)
         )
-        scaling = self._scaling(observed, likelihoods)
-        scaled = [
-            likelihood.in_units(scale)
-            for likelihood, scale in zip(likelihoods, scaling.y_scale, strict=True)
-        ]
-        task, seeds = prepared(given, observed, scaled, scaling)
+        ready = prepared(given, read)
+        task, seeds = ready.task, ready.seeds
         # Errors of a callback and Ctrl-C come when the model is kept.
         with Beside() as beside:
             outcomes = run_all(
                 task, seeds, given, beside, resume=resume, callback=callback
             )
             with held():
-                self.fitted_ = gathered(
-                    table, observed, likelihoods, task, outcomes, scaling, choices
-                )
+                self.fitted_ = gathered(ready, outcomes)
                 self._rows = few_rows(task.data)
         warn_if_failed(self.fitted_.starts)
         warn_if_not_learnt(outcomes, task)
@@ -314,23 +301,6 @@ class MotleyGP(Inspector):
             self.outputs, X, Y, sample_weight, exposure, show=bool(self.progress)
         )
         return comparison.compare(self, read.observed, read.likelihoods, cv)
-
-    def _scaling(
-        self, observed: Observations, likelihoods: Sequence[AbstractLikelihood]
-    ) -> Scaling:
-        """The units of these data; `start` may replace those of the outputs."""
-        if self.standardize:
-            xs, weights = observed.weighted_inputs()
-            scaling = standardising(
-                xs,
-                observed.ys,
-                likelihoods,
-                x_weights=weights,
-                y_weights=observed.weights,
-            )
-        else:
-            scaling = no_scaling(observed.xs[0].shape[1], len(observed.names))
-        return settings.started_units(self.start, scaling)
 
 
 def load(path: str | os.PathLike) -> MotleyGP:

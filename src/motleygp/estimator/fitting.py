@@ -4,20 +4,18 @@ import contextlib
 import dataclasses
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import joblib
 import numpy as np
 
 from motleygp.estimator import settings
+from motleygp.estimator.door import Read
 from motleygp.estimator.plan import in_words, planned, with_iterations
-from motleygp.inference import Dataset, Observations, Scaling, hold_out
-from motleygp.likelihoods import AbstractLikelihood
+from motleygp.inference import Dataset, Scaling, hold_out, no_scaling, standardising
 from motleygp.prediction import Fitted, see
 from motleygp.progress import restarts_bar
-from motleygp.tables.frames import Table
-from motleygp.tables.infer import Choice
 from motleygp.training import (
     Callback,
     Outcome,
@@ -38,14 +36,24 @@ from motleygp.training.watch import watch
 _log = logging.getLogger(__name__)
 
 
-def prepared(
-    given: Mapping[str, Any],
-    observed: Observations,
-    likelihoods: Sequence[AbstractLikelihood],
-    scaling: Scaling,
-) -> tuple[Task, list[int]]:
-    """The task of all runs, and the seed of each run."""
+class Prepared(NamedTuple):
+    """What a fit needs: the data as they were read, their units, the task of all runs,
+    and the seed of each run."""
+
+    read: Read
+    scaling: Scaling
+    task: Task
+    seeds: list[int]
+
+
+def prepared(given: Mapping[str, Any], read: Read) -> Prepared:
+    """The task of all runs."""
     rng, held_out = np.random.default_rng(given["random_state"]), None
+    observed, scaling = read.observed, _scaling(given, read)
+    likelihoods = [
+        likelihood.in_units(scale)
+        for likelihood, scale in zip(read.likelihoods, scaling.y_scale, strict=True)
+    ]
     if given["validation_fraction"]:
         fraction = given["validation_fraction"]
         observed, apart = hold_out(rng, observed, likelihoods, fraction)
@@ -64,7 +72,25 @@ def prepared(
         time_limit=given["time_limit"],
         plan=in_words(given),
     )
-    return task, [int(seed) for seed in rng.integers(2**31, size=given["restarts"])]
+    seeds = [int(seed) for seed in rng.integers(2**31, size=given["restarts"])]
+    return Prepared(read, scaling, task, seeds)
+
+
+def _scaling(given: Mapping[str, Any], read: Read) -> Scaling:
+    """The units of these data; `start` may replace those of the outputs."""
+    observed = read.observed
+    if given["standardize"]:
+        xs, weights = observed.weighted_inputs()
+        scaling = standardising(
+            xs,
+            observed.ys,
+            read.likelihoods,
+            x_weights=weights,
+            y_weights=observed.weights,
+        )
+    else:
+        scaling = no_scaling(observed.xs[0].shape[1], len(observed.names))
+    return settings.started_units(given["start"], scaling)
 
 
 def run_all(
@@ -139,20 +165,13 @@ def _keeper(
     return checkpoints.Checkpoints(folder, task, seeds, mark, beside.warn)
 
 
-def gathered(
-    table: Table,
-    observed: Observations,
-    likelihoods: Sequence[AbstractLikelihood],
-    task: Task,
-    outcomes: Sequence[Outcome],
-    scaling: Scaling,
-    choices: Sequence[Choice],
-) -> Fitted:
+def gathered(prepared: Prepared, outcomes: Sequence[Outcome]) -> Fitted:
     """The fitted model: the best outcome, with the names and a summary of the data."""
+    (table, observed, _, choices), scaling, task, _ = prepared
     found, chosen = best(outcomes)
     none = [None] * len(observed.ys)
     exposures, weights = observed.exposures or none, observed.weights or none
-    each = zip(observed.ys, likelihoods, exposures, weights, strict=True)
+    each = zip(observed.ys, task.likelihoods, exposures, weights, strict=True)
     num_inputs = len(scaling.x_shift)
     return Fitted(
         model=found.model,
