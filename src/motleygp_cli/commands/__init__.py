@@ -11,6 +11,7 @@ from motleygp_cli.commands.data import datasets
 from motleygp_cli.commands.demos import demo, vo
 from motleygp_cli.commands.fitting import fit
 from motleygp_cli.commands.models import evaluate, predict, report
+from motleygp_cli.commands.reproduce import reproduce
 
 __all__ = ["RUN"]
 
@@ -22,4 +23,5 @@ RUN: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "report": report,
     "datasets": datasets,
     "vo": vo,
+    "reproduce": reproduce,
 }

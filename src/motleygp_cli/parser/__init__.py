@@ -1,6 +1,6 @@
 """The parser of the command. It needs the standard library alone, to start quickly."""
 
-from motleygp_cli.parser import data, demos, fitting, models, shells
+from motleygp_cli.parser import data, demos, fitting, models, reproduce, shells
 from motleygp_cli.parser.base import Parser
 from motleygp_cli.parser.values import folder
 
@@ -14,6 +14,7 @@ _COMMANDS = (
     models.REPORT,
     data.DATASETS,
     demos.VO,
+    reproduce.REPRODUCE,
     shells.COMPLETION,
 )
 

@@ -1,0 +1,183 @@
+"""The experiments of the paper: records, runs that go on, figures, summaries."""
+
+import csv
+
+import numpy as np
+import pytest
+
+import motleygp as mg
+from motleygp_cli import main
+from motleygp_cli.parser.reproduce import EXPERIMENTS
+from motleygp_reproduce import STUDIES, cells, records, reproduce, running
+from motleygp_reproduce.cells import load, run_cell, thinned
+from motleygp_reproduce.courses import Course, nlpd_by_output
+from motleygp_reproduce.library import Sizes, paper_setup
+from motleygp_reproduce.methods import METHODS, Method, method_name, named
+from motleygp_reproduce.records import Cell, Record
+from motleygp_reproduce.studies import Study
+from motleygp_reproduce.summary import differences, scores
+
+FNG, HYBRID = Method("paper", "fng"), Method("paper", "hybrid")
+SMALL = Study(
+    name="small",
+    title="A small experiment",
+    figure="convergence",
+    sets=(("t1", 1),),
+    iterations=20,
+    marks=(10,),
+    num_starts=2,
+    methods=(FNG, HYBRID),
+)
+
+
+def record(method=FNG, seed=0, nlpd=1.0) -> Record:
+    return Record(
+        cell=Cell("t1", 1, 50, method),
+        seed=seed,
+        iterations=20,
+        ended="horizon",
+        seconds=1.25,
+        settings={"Q": 3, "initial_p": 1e4},
+        at=[10, 20],
+        nelbo=[123.456789, -0.5],
+        scored_at=[10, 20],
+        nlpd={"a": [2.0, nlpd], "b": [0.5, nlpd + 1.0]},
+        variance=[1e-9, 1e-4, 1e-3],
+    )
+
+
+def test_records_come_back(tmp_path):
+    path = tmp_path / "runs.csv"
+    first, second = (
+        record(),
+        record(HYBRID, 1)._replace(ended="diverged", nlpd={}, variance=[]),
+    )
+    records.add(path, [first], "a processor")
+    records.add(path, [second], "a processor")
+    found = records.read(path)
+    assert found[0] == first._replace(nelbo=[123.457, -0.5])
+    assert found[1] == second._replace(nelbo=[123.457, -0.5])
+    with path.open("a") as file:
+        file.write("t1,1,50,pap")
+    assert len(records.read(path)) == 2
+
+
+def test_another_table_is_refused(tmp_path):
+    path = tmp_path / "runs.csv"
+    path.write_text("a,b\n1,2\n")
+    with pytest.raises(ValueError, match="not a table of runs"):
+        records.read(path)
+
+
+def test_the_command_knows_every_experiment():
+    assert set(EXPERIMENTS) == set(STUDIES)
+
+
+def test_names_of_methods():
+    assert [named(method_name(method)) for method in METHODS] == list(METHODS)
+    with pytest.raises(ValueError, match="must be one of paper-sgd"):
+        named("fng")
+
+
+def test_every_experiment_has_a_quick_form():
+    for study in STUDIES.values():
+        quick = study.quick()
+        assert 10 * quick.iterations == study.iterations
+        assert len(quick.cells) <= len(study.cells)
+        assert all(len(quick.seeds(cell)) == 2 for cell in quick.cells)
+        assert {cell.method for cell in quick.cells} == set(METHODS)
+
+
+def test_the_trace_is_thinned_by_means():
+    at, nelbo = thinned(np.arange(100.0))
+    assert (len(at), at[-1]) == (50, 100)
+    np.testing.assert_allclose(nelbo, np.arange(100.0).reshape(50, 2).mean(axis=1))
+    assert thinned(np.zeros(0)) == ([], [])
+
+
+def test_an_experiment_goes_on(tmp_path, monkeypatch, capsys):
+    whole = run_cell
+    ran = []
+
+    def once(study, cell, seeds, data_dir):
+        if ran:
+            raise KeyboardInterrupt
+        ran.append(cell)
+        return whole(study, cell, seeds, data_dir)
+
+    monkeypatch.setattr(running, "run_cell", once)
+    with pytest.raises(KeyboardInterrupt):
+        reproduce(SMALL, tmp_path, quiet=True)
+    assert len(records.read(tmp_path / "runs.csv")) == 2
+    monkeypatch.setattr(running, "run_cell", whole)
+    found = reproduce(SMALL, tmp_path, quiet=True)
+    assert [(own.cell.method, own.seed) for own in found] == [
+        *((FNG, 0), (FNG, 1), (HYBRID, 0), (HYBRID, 1))
+    ]
+    assert all(own.survived and own.scored_at == [10, 20] for own in found)
+    assert len(found[0].variance) == 3 and not found[-1].variance
+    assert (tmp_path / "small-paper.png").stat().st_size > 10_000
+    text = (tmp_path / "summary.md").read_text()
+    assert "| t1 | 1 | 50 | HYB, paper | 2 of 2 |" in text
+    assert "2 runs, predicted" in capsys.readouterr().out
+    with (tmp_path / "runs.csv").open(newline="") as file:
+        line = next(csv.DictReader(file))
+    assert "motleygp " in line["versions"] and line["hardware"]
+
+
+def test_scores_are_those_of_the_library():
+    problem = load(SMALL.cells[0], None)
+    sizes = Sizes(3, 10, 20, 5)
+    setup = paper_setup(problem, "fng", sizes, initial_p=1e4)
+    assert setup.settings == {"Q": 3, "M": 10, "initial_p": 1e4}
+    state = mg.training.restarts.begin(setup.task, 0)
+    solved = mg.training.solution(setup.task.scheme, state)
+    found = nlpd_by_output(problem, setup.scaling, solved)
+    predicted = mg.core.predict(solved.model, solved.q, problem.x_test)
+    for own, name, y in zip(predicted, problem.names, problem.y_test.T, strict=True):
+        assert found[name] == pytest.approx(-own.log_prob(y).mean(), rel=1e-12)
+
+
+def test_the_start_of_the_paper_variant_is_whitened():
+    """The functions have the variances of W W^T at most, where the paper's q(u) has
+    variances in the hundreds and more."""
+    problem = load(SMALL.cells[0], None)
+    sizes = Sizes(3, 40, 20, 5)
+    task = paper_setup(problem, "fng", sizes, initial_p=1e4).task
+    state = mg.training.restarts.begin(task, 0)
+    q = mg.training.solution(task.scheme, state).q
+    np.testing.assert_allclose(
+        q.cov(), 0.01 * np.broadcast_to(np.eye(40), (3, 40, 40)), atol=1e-9
+    )
+    assert not task.scheme.refuse and task.scheme.q.guard is None
+
+
+def test_a_run_that_diverges_is_recorded():
+    course = Course(0, np.zeros(0), {}, np.zeros(0), 1.0, "diverged")
+    found = cells.record(SMALL.cells[0], course, {})
+    assert not found.survived and found.nlpd == {} and found.at == []
+
+
+def test_differences_are_paired_by_start():
+    rng = np.random.default_rng(0)
+    base = rng.normal(size=6)
+    own = [record(FNG, s, nlpd=float(b)) for s, b in enumerate(base)]
+    gap = rng.normal(0.5, 0.01, size=6)
+    other = [
+        record(HYBRID, s, nlpd=float(b + g))
+        for s, (b, g) in enumerate(zip(base, gap, strict=True))
+    ]
+    other[5] = other[5]._replace(ended="diverged")
+    text = differences(SMALL, [*own, *other])
+    mean, error = gap[:5].mean(), gap[:5].std(ddof=1) / np.sqrt(5)
+    reach = 2.7764451 * error
+    shown = f"{mean:+.4f} [{mean - reach:+.4f}, {mean + reach:+.4f}] | 5 |"
+    assert shown in text
+    assert "| 5 of 6 |" in scores(SMALL, [*own, *other])
+
+
+def test_wrong_use(tmp_path, capsys):
+    assert main(["reproduce", "toy-convergence", "--methods", "fng"]) == 2
+    assert "--methods: a method must be one of" in capsys.readouterr().err
+    assert main(["reproduce", "table9"]) == 2
+    assert "EXPERIMENT" in capsys.readouterr().err
