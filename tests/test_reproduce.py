@@ -10,6 +10,18 @@ from motleygp_cli import main
 from motleygp_cli.parser.reproduce import EXPERIMENTS
 from motleygp_reproduce import STUDIES, cells, records, reproduce, running
 from motleygp_reproduce.cells import load, run_cell, thinned
+from motleygp_reproduce.claims import (
+    CLAIMS,
+    CONFIRMED,
+    NLPD,
+    OPEN,
+    REFUTED,
+    Claim,
+    Comparison,
+    Place,
+    judge,
+    smallest_variances,
+)
 from motleygp_reproduce.courses import Course, nlpd_by_output
 from motleygp_reproduce.library import Sizes, paper_setup
 from motleygp_reproduce.methods import METHODS, Method, method_name, named
@@ -171,9 +183,47 @@ def test_differences_are_paired_by_start():
     text = differences(SMALL, [*own, *other])
     mean, error = gap[:5].mean(), gap[:5].std(ddof=1) / np.sqrt(5)
     reach = 2.7764451 * error
-    shown = f"{mean:+.4f} [{mean - reach:+.4f}, {mean + reach:+.4f}] | 5 |"
+    shown = f"{mean:+.4g} [{mean - reach:+.4g}, {mean + reach:+.4g}] | 5 |"
     assert shown in text
-    assert "| 5 of 6 |" in scores(SMALL, [*own, *other])
+    table = scores(SMALL, [*own, *other], {("t1", 1): 0.5})
+    assert "| 5 of 6 |" in table and "constant fit | | 0.5000 |" in table
+
+
+def place_of_t1(more, less, **kinds) -> Claim:
+    place = Place("t1", 1)
+    return Claim("", "small", (Comparison(place, NLPD, more, less, **kinds),))
+
+
+def test_claims_are_judged_by_their_intervals():
+    rng = np.random.default_rng(1)
+    base = rng.normal(size=8)
+    own = [record(FNG, s, nlpd=float(b)) for s, b in enumerate(base)]
+    worse = [record(HYBRID, s, nlpd=float(b) + 1.0) for s, b in enumerate(base)]
+    every = [
+        *own,
+        *(
+            w._replace(nlpd={"a": [2.0, w.nlpd["a"][-1] + e]})
+            for w, e in zip(worse, rng.normal(0.0, 0.01, size=8), strict=True)
+        ),
+    ]
+    marks = {
+        ("hybrid", "fng", False): CONFIRMED,
+        ("fng", "hybrid", False): REFUTED,
+        ("hybrid", "fng", True): REFUTED,
+        ("adam", "fng", False): OPEN,
+    }
+    for (more, less, level), mark in marks.items():
+        verdict = judge(place_of_t1(more, less, level=level), every, "paper")
+        assert verdict.mark == mark, (more, less, level, verdict)
+    alike = judge(place_of_t1("hybrid", "fng", spread=True), every, "paper")
+    assert alike.mark == REFUTED and alike.evidence.startswith("spread of the mean")
+    assert smallest_variances(every, "paper").mark == REFUTED
+
+
+def test_every_claim_names_cells_of_its_experiment():
+    for claim in CLAIMS:
+        cells_of = {cell[:3] for cell in STUDIES[claim.study].cells}
+        assert {tuple(each.place) for each in claim.comparisons} <= cells_of
 
 
 def test_wrong_use(tmp_path, capsys):

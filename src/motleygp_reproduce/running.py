@@ -6,11 +6,12 @@ from typing import Any, NamedTuple
 
 import jax
 import joblib
+import numpy as np
 from rich.console import Console
 
 from motleygp.progress import restarts_bar
 from motleygp_reproduce import records
-from motleygp_reproduce.cells import run_cell
+from motleygp_reproduce.cells import load, run_cell
 from motleygp_reproduce.figures import draw
 from motleygp_reproduce.methods import DEFAULT, PAPER, Method
 from motleygp_reproduce.records import Cell, Record
@@ -66,7 +67,7 @@ def reproduce(
         wanted = set(study.cells)
         found = [own for own in found if own.cell in wanted]
         if found:
-            _write(study, folder, found)
+            _write(study, folder, found, data_dir)
             console.print(f"Runs, figures and summary: {folder}", soft_wrap=True)
     return found
 
@@ -106,9 +107,15 @@ def predicted_hours(study: Study, parts: Iterable[Part]) -> float:
     return seconds * study.iterations / 1000 / 3600
 
 
-def _write(study: Study, folder: Path, found: Sequence[Record]) -> None:
+def _write(
+    study: Study, folder: Path, found: Sequence[Record], data_dir: Path | None
+) -> None:
     """Write the figures and the summary."""
+    constants = {
+        cell[:2]: float(np.mean([*load(cell, data_dir).constant_nlpd().values()]))
+        for cell in {own.cell[:2]: own.cell for own in found}.values()
+    }
     pictures = draw(study, found)
     for name, figure in pictures.items():
         figure.savefig(folder / f"{name}.png", dpi=110)
-    (folder / SUMMARY).write_text(summary(study, found, list(pictures)))
+    (folder / SUMMARY).write_text(summary(study, found, constants, list(pictures)))

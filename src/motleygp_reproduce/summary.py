@@ -1,22 +1,34 @@
 """The summary of an experiment, in Markdown."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
-import scipy.stats
 
+from motleygp_reproduce.intervals import (
+    LEVEL,
+    mean_nlpd,
+    paired,
+    unpaired,
+    values_of,
+)
 from motleygp_reproduce.methods import DEFAULT, SCHEMES, Method
 from motleygp_reproduce.records import Cell, Record
 from motleygp_reproduce.studies import Study
 
-_LEVEL = 0.95
+# The NLPD of the constant fit by set and number of inputs.
+Constants = Mapping[tuple[str, int], float]
 
 
-def summary(study: Study, records: Sequence[Record], figures: Iterable[str]) -> str:
-    """All of it: scores, paired differences, variances, figures."""
+def summary(
+    study: Study,
+    records: Sequence[Record],
+    constants: Constants,
+    figures: Iterable[str],
+) -> str:
+    """All of it: figures, scores, paired differences, variances."""
     parts = [f"# {study.title}", _about(records)]
     parts += [f"![{name}]({name}.png)" for name in figures]
-    parts += ["## Scores", scores(study, records)]
+    parts += ["## Scores", scores(study, records, constants)]
     parts += ["## Paired differences", differences(study, records)]
     parts += ["## The variances of q(theta)", variances(study, records)]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -32,14 +44,18 @@ def _about(records: Sequence[Record]) -> str:
     )
 
 
-def scores(study: Study, records: Sequence[Record]) -> str:
-    """The final scores, one line per cell."""
+def scores(study: Study, records: Sequence[Record], constants: Constants) -> str:
+    """The final scores, one line per cell, after the constant fit of each set."""
     lines = [
         "| set | P | minibatch | method | survive | median NLPD | mean | sd | worst "
         "| median NELBO | seconds |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
+    told = set()
     for cell, own in by_cell(study, records):
+        if cell[:2] not in told:
+            told.add(cell[:2])
+            lines.append(_constant_line(cell, constants))
         alive = [record for record in own if record.survived]
         size, inputs = cell.batch_size or "own", cell.num_inputs or "-"
         start = f"| {cell.data} | {inputs} | {size} | {cell.method.label} "
@@ -57,12 +73,18 @@ def scores(study: Study, records: Sequence[Record]) -> str:
     return "\n".join(lines)
 
 
+def _constant_line(cell: Cell, constants: Constants) -> str:
+    """The score of parameters that do not depend on the inputs."""
+    start = f"| {cell.data} | {cell.num_inputs or '-'} | | constant fit | "
+    return f"{start}| {constants[cell[:2]]:.4f} | | | | | |"
+
+
 def differences(study: Study, records: Sequence[Record]) -> str:
     """The NLPD of each scheme minus that of FNG of the same variant, paired by start;
     and that of the default minus that of FNG."""
     lines = [
         "The NLPD minus that of FNG in the same variant, paired by the start, with "
-        f"{_LEVEL:.0%} intervals by Student's t over the starts that survive with both "
+        f"{LEVEL:.0%} intervals by Student's t over the starts that survive with both "
         "methods; above 0, FNG is better. The last lines of a set compare the default, "
         "whose starts are its own, with FNG: their intervals are not paired (Welch).",
         "",
@@ -74,12 +96,16 @@ def differences(study: Study, records: Sequence[Record]) -> str:
         for other in _rivals(cell, held):
             start = f"| {cell.data} | {cell.num_inputs or '-'} | "
             start += f"{cell.batch_size or 'own'} | {cell.method.label} "
-            paired = cell.method.variant != DEFAULT
-            found = (_paired if paired else _unpaired)(own, held[other])
             against = other.method.label
-            if not paired and len(study.batch_sizes) > 1:
-                against += f" ({other.batch_size})"
-            lines.append(f"{start}| {against} | {found} |")
+            first, second = values_of(own), values_of(held[other])
+            if cell.method.variant != DEFAULT:
+                found = paired(first, second)
+            else:
+                found = unpaired([*first.values()], [*second.values()])
+                if len(study.batch_sizes) > 1:
+                    against += f" ({other.batch_size})"
+            count = ", ".join(map(str, found.counts))
+            lines.append(f"{start}| {against} | {found} | {count} |")
     return "\n".join(lines)
 
 
@@ -92,39 +118,6 @@ def _rivals(cell: Cell, held: Iterable[Cell]) -> list[Cell]:
     if cell.method == same:
         return []
     return [c for c in own if c.method == same and c.batch_size == cell.batch_size]
-
-
-def _paired(own: Sequence[Record], other: Sequence[Record]) -> str:
-    """The mean difference of the starts that survive in both, and its interval."""
-    first, second = _by_seed(own), _by_seed(other)
-    both = sorted(first.keys() & second.keys())
-    values = np.array([first[seed] - second[seed] for seed in both])
-    if len(values) < 2:
-        return f"- | {len(values)}"
-    error = values.std(ddof=1) / np.sqrt(len(values))
-    reach = scipy.stats.t.ppf(0.5 + _LEVEL / 2, len(values) - 1) * error
-    return _interval(values.mean(), reach) + f" | {len(values)}"
-
-
-def _unpaired(own: Sequence[Record], other: Sequence[Record]) -> str:
-    """The difference of the means, and Welch's interval."""
-    first, second = (np.array(list(_by_seed(each).values())) for each in (own, other))
-    if min(len(first), len(second)) < 2:
-        return f"- | {len(first)}, {len(second)}"
-    found = scipy.stats.ttest_ind(first, second, equal_var=False)
-    low, high = found.confidence_interval(_LEVEL)
-    middle = first.mean() - second.mean()
-    count = f"{len(first)}, {len(second)}"
-    return _interval(middle, 0.5 * (high - low)) + f" | {count}"
-
-
-def _interval(middle: float, reach: float) -> str:
-    return f"{middle:+.4f} [{middle - reach:+.4f}, {middle + reach:+.4f}]"
-
-
-def _by_seed(records: Iterable[Record]) -> dict[int, float]:
-    """The NLPD of the runs that survive, by seed."""
-    return {r.seed: mean_nlpd(r) for r in records if r.survived}
 
 
 def variances(study: Study, records: Sequence[Record]) -> str:
@@ -147,11 +140,6 @@ def variances(study: Study, records: Sequence[Record]) -> str:
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     return "\n".join(head + lines)
-
-
-def mean_nlpd(record: Record) -> float:
-    """The mean over the outputs at the end."""
-    return float(np.mean(list(record.last.values())))
 
 
 def by_cell(study: Study, records: Sequence[Record]) -> list[tuple[Cell, list[Record]]]:
