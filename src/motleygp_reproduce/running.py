@@ -107,15 +107,23 @@ def predicted_hours(study: Study, parts: Iterable[Part]) -> float:
     return seconds * study.iterations / 1000 / 3600
 
 
+def constants_of(
+    found: Iterable[Record], data_dir: Path | None = None
+) -> dict[tuple[str, int], float]:
+    """The mean NLPD of the constant fit to each set that occurs."""
+    cells = {own.cell[:2]: own.cell for own in found}
+    return {
+        place: float(np.mean([*load(cell, data_dir).constant_nlpd().values()]))
+        for place, cell in cells.items()
+    }
+
+
 def _write(
     study: Study, folder: Path, found: Sequence[Record], data_dir: Path | None
 ) -> None:
     """Write the figures and the summary."""
-    constants = {
-        cell[:2]: float(np.mean([*load(cell, data_dir).constant_nlpd().values()]))
-        for cell in {own.cell[:2]: own.cell for own in found}.values()
-    }
     pictures = draw(study, found)
     for name, figure in pictures.items():
         figure.savefig(folder / f"{name}.png", dpi=110)
+    constants = constants_of(found, data_dir)
     (folder / SUMMARY).write_text(summary(study, found, constants, list(pictures)))
