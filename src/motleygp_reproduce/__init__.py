@@ -1,0 +1,1 @@
+"""Re-implementations of published methods, to compare the library with."""
