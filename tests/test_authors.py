@@ -582,3 +582,31 @@ def test_no_batched_factorisation_reaches_the_cpu(prior):
     calls = re.findall(r"= \(?(\w+\[[\d,]*\]).*custom_call_target=\"lapack_", compiled)
     assert calls
     assert [call for call in calls if call.count(",") > 1] == []
+
+
+def test_the_experiment_gives_each_output_the_rows_of_the_code(experiments):
+    script = experiments("authors")
+    problem = problem_of()
+    x, y = np.arange(20.0).reshape(10, 2), np.arange(20.0).reshape(10, 2) + 100.0
+    found = script.in_code_order(problem, x, y)
+    rng = np.random.RandomState(101)
+    for d in range(2):
+        order = rng.permutation(10)
+        for values, rows, part in (
+            (found.y_train, found.x_train, order[:7]),
+            (found.y_test, found.x_test, order[7:]),
+        ):
+            held = ~np.isnan(values[:, d])
+            np.testing.assert_array_equal(values[held, d], y[part, d])
+            np.testing.assert_array_equal(rows[held], x[part])
+
+
+def test_the_experiment_averages_over_outputs_and_then_over_seeds(experiments):
+    script = experiments("authors")
+    cell = script.Cell("t1", 1, "lmc", "fng", "library")
+    scores = [
+        script.Score(*cell, seed, 5, output, nlpd, 0.0, 1.0, 0)
+        for seed, output, nlpd in ((0, "a", 1.0), (0, "b", 3.0), (1, "a", 4.0))
+    ]
+    row = script.table(scores).splitlines()[-1]
+    assert row == "| t1 | 1 | lmc | fng | library | 5 | 2 | 3.000 | 1.000 | 3.000 |"
