@@ -64,7 +64,7 @@ format: $(READY)
 QUICK := NPROC=1 XLA_FLAGS=--xla_cpu_use_fusion_emitters=false JAX_DISABLE_MOST_OPTIMIZATIONS=1
 WORKERS := -n 2 --dist worksteal
 # Every call of a function of the library checks its arguments' types and shapes.
-CHECKED := --jaxtyping-packages=motleygp,beartype.beartype
+CHECKED := --jaxtyping-packages=motleygp,motleygp_reproduce,beartype.beartype
 
 test: lint
 	$(QUICK) $(BIN)/python -m pytest $(WORKERS)

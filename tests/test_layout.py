@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("motleygp", "motleygp_cli")
+PACKAGES = ("motleygp", "motleygp_cli", "motleygp_reproduce")
 FILES = [path for name in PACKAGES for path in (ROOT / "src" / name).rglob("*.py")]
 SCRIPTS = [
     path

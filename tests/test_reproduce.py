@@ -87,7 +87,7 @@ def test_the_command_knows_every_experiment():
 
 def test_names_of_methods():
     assert [named(method_name(method)) for method in METHODS] == list(METHODS)
-    with pytest.raises(ValueError, match="must be one of paper-sgd"):
+    with pytest.raises(ValueError, match="must be one of authors-sgd"):
         named("fng")
 
 

@@ -10,9 +10,10 @@ import numpy as np
 import motleygp as mg
 from motleygp import optim
 from motleygp.datasets import Problem
+from motleygp_reproduce import authors, published
 from motleygp_reproduce.courses import Course, nlpd_by_output, train
 from motleygp_reproduce.library import Setup, Sizes, default_setup, paper_setup
-from motleygp_reproduce.methods import DEFAULT
+from motleygp_reproduce.methods import AUTHORS, DEFAULT
 from motleygp_reproduce.records import Cell, Record
 from motleygp_reproduce.studies import Study
 
@@ -25,6 +26,13 @@ def run_cell(
 ) -> list[Record]:
     """The records of these starts."""
     problem = load(cell, data_dir)
+    together = {} if jax.default_backend() == "cpu" else {"together": len(seeds)}
+    if cell.method.variant == AUTHORS:
+        known = authors.settings_of(cell.data, num_inputs=cell.num_inputs)
+        known = known._replace(batch_size=cell.batch_size)
+        scheme, size = cell.method.scheme, study.iterations
+        own = published.run(problem, known, scheme, seeds, size, study.marks)
+        return [record(cell, c, own.settings | together) for c in own.courses]
     found = setup(study, cell, problem)
     courses = train(
         found.task,
@@ -32,7 +40,6 @@ def run_cell(
         study.marks,
         lambda solved: nlpd_by_output(problem, found.scaling, solved),
     )
-    together = {} if jax.default_backend() == "cpu" else {"together": len(seeds)}
     return [record(cell, own, found.settings | together) for own in courses]
 
 

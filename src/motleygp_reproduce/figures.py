@@ -7,7 +7,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from motleygp_reproduce.methods import DEFAULT, PAPER, SCHEMES, VARIANTS, Method
+from motleygp_reproduce.methods import (
+    AUTHORS,
+    DEFAULT,
+    PAPER,
+    SCHEMES,
+    VARIANTS,
+    Method,
+)
 from motleygp_reproduce.records import Record
 from motleygp_reproduce.studies import Study
 
@@ -183,7 +190,7 @@ def _finish(figure: Figure, study: Study, records: list[Record], variant: str) -
     methods = _methods(records)
     patches = [Patch(facecolor=_colour(m), label=_short(m)) for m in methods]
     figure.legend(handles=patches, loc="outside lower center", ncols=len(patches))
-    said = {PAPER: "the paper's schemes"}
+    said = {PAPER: "the paper's schemes", AUTHORS: "the schemes as published"}
     figure.suptitle(f"{study.title}: {said[variant]}", fontsize=11)
 
 
