@@ -23,7 +23,7 @@ from motleygp.estimator import door
 from motleygp.estimator.fitting import prepared
 from motleygp.inference import Dataset, Scaling, make_dataset, no_scaling
 from motleygp.inference.posterior import from_factor
-from motleygp.likelihoods import AbstractLikelihood, Gaussian
+from motleygp.likelihoods import AbstractLikelihood
 from motleygp.numerics.linalg import cholesky
 from motleygp.training import Task, paper_start
 from motleygp_reproduce.courses import Course, train
@@ -127,11 +127,8 @@ def whitened_start(
 def default_setup(problem: Problem, **given: Any) -> Setup:
     """The estimator with its default settings, apart from those given; the noise of
     Gaussian outputs, which the paper fixes, is learned."""
-    learned = [
-        Gaussian() if isinstance(likelihood, Gaussian) else likelihood
-        for likelihood in problem.likelihoods
-    ]
-    outputs = dict(zip(problem.names, learned, strict=True))
+    types = [likelihood.name for likelihood in problem.likelihoods]
+    outputs = dict(zip(problem.names, types, strict=True))
     every = mg.MotleyGP(outputs, random_state=0, **given).get_params(deep=False)
     read = door.read(outputs, *problem.train(), None, None, show=False)
     ready = prepared(every, read)
