@@ -1,6 +1,8 @@
 """The experiments of the paper: records, runs that go on, figures, summaries."""
 
 import csv
+import runpy
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,6 +31,7 @@ from motleygp_reproduce.records import Cell, Record
 from motleygp_reproduce.studies import Study
 from motleygp_reproduce.summary import differences, scores
 
+ROOT = Path(__file__).parents[1]
 FNG, HYBRID = Method("paper", "fng"), Method("paper", "hybrid")
 SMALL = Study(
     name="small",
@@ -224,6 +227,28 @@ def test_every_claim_names_cells_of_its_experiment():
     for claim in CLAIMS:
         cells_of = {cell[:3] for cell in STUDIES[claim.study].cells}
         assert {tuple(each.place) for each in claim.comparisons} <= cells_of
+
+
+def test_the_page_has_the_tables_of_the_results():
+    path = ROOT / "docs" / "tables" / "reproduction.py"
+    script = runpy.run_path(str(path))
+    page = script["PAGE"].read_text()
+    assert page.count("<!-- end -->") == len(script["tables"]())
+    assert script["filled"](page) == page
+
+
+@pytest.mark.parametrize("method", ["paper-fng", "authors-fng"])
+def test_a_committed_run_is_repeated(method):
+    """The scores at the first mark; later ones differ by the growth of rounding."""
+    study = STUDIES["toy-convergence"]
+    mark = study.marks[0]
+    cell = next(c for c in study.cells if c.method == named(method))
+    committed = records.read(ROOT / "results" / study.name / "runs.csv")
+    old = next(own for own in committed if (own.cell, own.seed) == (cell, 0))
+    (new,) = run_cell(study._replace(iterations=mark, marks=()), cell, [0])
+    assert new.scored_at == [mark] == old.scored_at[:1]
+    for name, found in new.nlpd.items():
+        assert found[0] == pytest.approx(old.nlpd[name][0], rel=1e-4)
 
 
 def test_wrong_use(tmp_path, capsys):
