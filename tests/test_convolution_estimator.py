@@ -161,9 +161,9 @@ def test_every_scheme_trains_it(form, optimizer, rank):
     settings = SETTINGS | shape | {"restarts": 2}
     model = mg.MotleyGP(inducing=form, optimizer=optimizer, **settings).fit(X, Y)
     assert np.isfinite(model.score(X, Y)) and len(model.restarts_) == 2
-    begun = mg.MotleyGP(inducing=fitted.form, **SETTINGS | {"max_iter": 1})
-    begun.fit(fitted.X, fitted.Y)
-    assert model.elbo(fitted.X, fitted.Y) > begun.elbo(fitted.X, fitted.Y)
+    given = settings | {"max_iter": 1}
+    begun = mg.MotleyGP(inducing=form, optimizer=optimizer, **given).fit(X, Y)
+    assert model.elbo(X, Y) > begun.elbo(X, Y)
     assert model.parameters()["weights"].shape == (4, 2 * rank)
 
 

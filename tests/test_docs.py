@@ -20,8 +20,13 @@ import yaml
 
 import motleygp as mg
 import motleygp_cli as cli
+import motleygp_reproduce
 from motleygp import named
 from motleygp.prediction import Fitted
+from motleygp_reproduce import reproduce
+from motleygp_reproduce.methods import named as named_method
+from motleygp_reproduce.records import Record
+from motleygp_reproduce.studies import Study
 
 pytestmark = pytest.mark.usefixtures("quick_compilation", "library_names")
 
@@ -65,11 +70,20 @@ def test_the_readme_runs(monkeypatch, capsys, tmp_path):
     assert "coverage95" in said.out and re.search(r"visits +│ poisson", said.err)
 
 
+def _one_run(study: Study, folder: Path, **given: Any) -> list[Record]:
+    """The first run of an experiment, with a few iterations."""
+    short = dict(sets=study.sets[:1], iterations=20, marks=(), num_starts=1)
+    method = named_method("paper-fng")
+    study = study._replace(**short, methods=(method,), batch_sizes=(50,))
+    return reproduce(study, folder, **given)
+
+
 @pytest.mark.slow
 def test_the_commands_shown_are_commands(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     quick = ft.partial(mg.MotleyGP, max_iter=5, num_inducing=8)
     monkeypatch.setattr(mg, "MotleyGP", quick)
+    monkeypatch.setattr(motleygp_reproduce, "reproduce", _one_run)
     shown: dict[str, None] = {}
     for name in ("README.md", "docs/command.md", "docs/report.md"):
         text = (ROOT / name).read_text()

@@ -29,5 +29,6 @@ from motleygp.training import (
     initial_model as initial_model,
     run as run,
     solution as solution,
+    start_precision as start_precision,
     step as step,
 )

@@ -6,6 +6,7 @@ from motleygp.training.initialise import (
     initial_model as initial_model,
     joint_pays as joint_pays,
     paper_start as paper_start,
+    start_precision as start_precision,
     with_form as with_form,
 )
 from motleygp.training.journal import (
