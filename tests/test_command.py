@@ -25,8 +25,9 @@ COMMAND = str(Path(sys.executable).with_name("motleygp"))
 FITTING = ["--inputs", "east,north", "--outputs", "change:gaussian,sold:bernoulli"]
 SMALL = [*FITTING, "--num-inducing", "6", "--quiet"]
 linux = pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="no /proc here")
-# A fit that is still running when the signal comes.
-LONG = ["--optimizer", "hybrid", "--max-iter", "100000000"]
+# A fit that is still running when the signal comes: minibatches, so that it does not
+# end because it has converged.
+LONG = ["--optimizer", "hybrid", "--batch-size", "20", "--max-iter", "100000000"]
 
 pytestmark = pytest.mark.skipif(not Path(COMMAND).exists(), reason="not installed")
 
