@@ -72,10 +72,10 @@ def _lines(said: str, verdicts: dict[str, Verdict]) -> list[str]:
 def filled(page: str) -> str:
     """The page with the present tables."""
     for name, table in tables().items():
-        pattern = rf"(<!-- {re.escape(name)} -->\n).*?(\n<!-- end -->)"
+        pattern = rf"(<!-- {re.escape(name)} -->\n).*?(<!-- end -->)"
         page = re.sub(
             pattern,
-            lambda found, table=table: f"{found[1]}\n{table}\n{found[2]}",
+            lambda found, table=table: f"{found[1]}\n{table}\n\n{found[2]}",
             page,
             flags=re.DOTALL,
         )

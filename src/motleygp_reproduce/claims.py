@@ -222,6 +222,8 @@ def judge(claim: Claim, records: Sequence[Record], variant: str) -> Verdict:
     """Whether the runs of one variant bear a claim out."""
     found = [(each, _interval(each, records, variant)) for each in claim.comparisons]
     known = [(each, own) for each, own in found if not np.isnan(own.middle)]
+    if not records:
+        return Verdict(OPEN, "the experiment has not been run")
     if not known:
         return Verdict(OPEN, "fewer than two starts survive in both methods")
     held = sum(_holds(each, own) for each, own in known)
