@@ -242,3 +242,23 @@ def test_the_estimator_polishes_where_rows_are_few(settings, polished, the_task_
     task = the_task_of(model, x, {"a": y, "b": -y})
     assert (task.scheme.polish > 0) == polished
     assert task.num_steps == (300 if polished else settings.get("max_iter", 2000))
+
+
+@pytest.mark.parametrize(
+    ("num_rows", "batch_size", "polished"),
+    [(1000, None, True), (1000, 1000, True), (1000, 200, False), (1100, None, False)],
+)
+def test_more_values_are_polished_without_minibatches(
+    num_rows, batch_size, polished, the_task_of
+):
+    """300 inducing values: 300 000 or more products with the rows."""
+    x = np.linspace(0, 1, num_rows)[:, None]
+    model = mg.MotleyGP(
+        ["gaussian"] * 2,
+        num_latents=3,
+        num_inducing=100,
+        batch_size=batch_size,
+        progress=False,
+    )
+    task = the_task_of(model, x, np.stack([x[:, 0] ** 2, np.sin(5 * x[:, 0])], axis=1))
+    assert (task.scheme.polish > 0) == polished

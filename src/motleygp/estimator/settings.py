@@ -31,8 +31,9 @@ _CHOICES: dict[str, tuple] = {
 # Entries of `MotleyGP.parameters()` beyond theta that `start` may have.
 _STARTABLE = ("q_mean", "q_cov", "output_shift", "output_scale", "jitter")
 # The number of iterations before quasi-Newton steps, and the largest product of rows
-# and inducing values for them.
-_BEFORE_POLISH, _MAX_POLISHED = 300, 200_000
+# and inducing values for them: with minibatches, whose iterations cost less, and
+# without.
+_BEFORE_POLISH, _MAX_POLISHED, _MAX_WITHOUT = 300, 200_000, 400_000
 _COUNTS = ("num_inducing", "max_iter", "batch_size", "restarts", "num_latents")
 
 
@@ -182,13 +183,14 @@ def _few_rows(given: Mapping[str, Any], data: Dataset) -> bool:
     num_inducing = sum(given["rank"]) * given["num_inducing"]
     pays = {"auto": joint_pays(num_inducing, data), "joint": True, "factorised": False}
     num_rows = sum(block.total for block in data)
+    whole = given["batch_size"] >= max(block.total for block in data)
     return (
         given["optimizer"] == "fng"
         and given["max_iter"] > _BEFORE_POLISH
         and not given["validation_fraction"]
         and form.shares_inducing
         and pays[_form(given)]
-        and num_inducing * num_rows <= _MAX_POLISHED
+        and num_inducing * num_rows <= (_MAX_WITHOUT if whole else _MAX_POLISHED)
     )
 
 
