@@ -25,6 +25,7 @@ from motleygp_reproduce.claims import (
     smallest_variances,
 )
 from motleygp_reproduce.courses import Course, nlpd_by_output
+from motleygp_reproduce.figures import draw
 from motleygp_reproduce.library import Sizes, paper_setup
 from motleygp_reproduce.methods import METHODS, Method, method_name, named
 from motleygp_reproduce.records import Cell, Record
@@ -73,8 +74,10 @@ def test_records_come_back(tmp_path):
     assert found[0] == first._replace(nelbo=[123.457, -0.5])
     assert found[1] == second._replace(nelbo=[123.457, -0.5])
     with path.open("a") as file:
-        file.write("t1,1,50,pap")
+        file.write('t1,1,50,paper,fng,2,"{""Q')
     assert len(records.read(path)) == 2
+    records.add(path, [first], "a processor")
+    assert records.read(path) == [*found, found[0]]
 
 
 def test_another_table_is_refused(tmp_path):
@@ -140,6 +143,18 @@ def test_an_experiment_goes_on(tmp_path, monkeypatch, capsys):
     assert "motleygp " in line["versions"] and line["hardware"]
 
 
+def test_figures_have_the_order_of_the_experiment():
+    study = STUDIES["toy-dimensions"]._replace(sets=(("t1", 1), ("t1", 5), ("t1", 20)))
+    own = [
+        record(seed=seed)._replace(cell=cell)
+        for seed, cell in enumerate(c for c in study.cells if c.method == FNG)
+    ]
+    figure = draw(study, own[::-1])["toy-dimensions-paper"]
+    (ax,) = figure.axes
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["1", "5", "20"]
+    assert "(the paper's schemes)" in figure.get_suptitle()
+
+
 def test_scores_are_those_of_the_library():
     problem = load(SMALL.cells[0], None)
     sizes = Sizes(3, 10, 20, 5)
@@ -154,8 +169,7 @@ def test_scores_are_those_of_the_library():
 
 
 def test_the_start_of_the_paper_variant_is_whitened():
-    """The functions have the variances of W W^T at most, where the paper's q(u) has
-    variances in the hundreds and more."""
+    """q(v) = N(., 0.01 I), and nothing else of the paper's scheme is changed."""
     problem = load(SMALL.cells[0], None)
     sizes = Sizes(3, 40, 20, 5)
     task = paper_setup(problem, "fng", sizes, initial_p=1e4).task

@@ -7,6 +7,7 @@ Each table stands between two comments that name it. The figures are copied, too
 """
 
 import argparse
+import csv
 import re
 import shutil
 from pathlib import Path
@@ -20,6 +21,7 @@ from motleygp_reproduce.summary import differences, scores, variances
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS, PAGE = ROOT / "results", ROOT / "docs" / "reproduction.md"
+_PUBLISHED, _CODE_SEED = ("lmc", "fng", "2000"), 101
 _HEADER = [
     "| the paper says | variant | mark | evidence |",
     "| --- | --- | --- | --- |",
@@ -44,7 +46,27 @@ def tables() -> dict[str, str]:
             found[f"{name} differences"] = differences(study, own)
             found[f"{name} variances"] = variances(study, own)
     found["claims"] = claims()
+    found["published"] = published()
     return found
+
+
+def published() -> str:
+    """The final scores of FNG with the linear model, as published, seed by seed."""
+    scores: dict[tuple[str, str], dict[int, list[float]]] = {}
+    with (RESULTS / "authors.csv").open(newline="") as file:
+        for line in csv.DictReader(file):
+            if (line["prior"], line["scheme"], line["iteration"]) == _PUBLISHED:
+                own = scores.setdefault((line["name"], line["rows"]), {})
+                own.setdefault(int(line["seed"]), []).append(float(line["nlpd"]))
+    lines = [
+        "| set | rows | seed 101 | seeds 0 to 4 |",
+        "| --- | --- | --- | --- |",
+    ]
+    for (name, rows), own in sorted(scores.items()):
+        means = {seed: f"{sum(v) / len(v):.3f}" for seed, v in sorted(own.items())}
+        first = means.pop(_CODE_SEED, "")
+        lines.append(f"| {name} | {rows} | {first} | {', '.join(means.values())} |")
+    return "\n".join(lines)
 
 
 def claims() -> str:

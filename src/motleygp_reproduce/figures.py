@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from motleygp_reproduce.intervals import mean_nlpd
 from motleygp_reproduce.methods import (
     AUTHORS,
     DEFAULT,
@@ -30,7 +31,9 @@ def draw(study: Study, records: Sequence[Record]) -> dict[str, Figure]:
     default beside them."""
     kind: Callable[[Study, list[Record], str], Figure]
     kind = {"convergence": _convergence, "sizes": _sizes}[study.figure]
-    found = {}
+    found, order = {}, study.cells
+    # Runs in several processes end in any order.
+    records = sorted(records, key=lambda record: order.index(record.cell))
     for variant in VARIANTS:
         own = [r for r in records if r.cell.method.variant in (variant, DEFAULT)]
         if variant != DEFAULT and any(r.cell.method.variant == variant for r in own):
@@ -74,7 +77,7 @@ def _sizes(study: Study, records: list[Record], variant: str) -> Figure:
             place = (cell.batch_size or "own") if by_batch else cell.num_inputs
             scores = groups.setdefault(str(place), {}).setdefault(cell.method, [])
             if record.survived:
-                scores.append(float(np.mean(list(record.last.values()))))
+                scores.append(mean_nlpd(record))
         _boxes(ax, groups, _methods(records))
         ax.set(
             title=name.upper() if not by_batch else name,
@@ -87,14 +90,14 @@ def _sizes(study: Study, records: list[Record], variant: str) -> Figure:
 
 def _traces(ax: Axes, records: list[Record]) -> None:
     """The mean NELBO of each method over the starts that came to the end."""
-    lowest, level = np.inf, -np.inf
+    lowest = np.inf
     for method in _methods(records):
         own = [r for r in records if r.cell.method == method and r.survived]
         if not own:
             continue
         mean = np.mean([r.nelbo for r in own], axis=0)
         ax.plot(own[0].at, mean, color=_colour(method), label=method.label)
-        lowest, level = min(lowest, mean.min()), max(level, mean.max())
+        lowest = min(lowest, mean.min())
     if lowest > 0.0:
         ax.set_yscale("log")
     else:
@@ -191,7 +194,7 @@ def _finish(figure: Figure, study: Study, records: list[Record], variant: str) -
     patches = [Patch(facecolor=_colour(m), label=_short(m)) for m in methods]
     figure.legend(handles=patches, loc="outside lower center", ncols=len(patches))
     said = {PAPER: "the paper's schemes", AUTHORS: "the schemes as published"}
-    figure.suptitle(f"{study.title}: {said[variant]}", fontsize=11)
+    figure.suptitle(f"{study.title} ({said[variant]})", fontsize=11)
 
 
 def _short(method: Method) -> str:

@@ -42,10 +42,10 @@ def run(
     if scheme == "sgd":
         told["step"] = settings.sgd_step
     pairs = zip(seeds, runs, strict=True)
-    return Published([_course(seed, run, len(seeds)) for seed, run in pairs], told)
+    return Published([_course(seed, run) for seed, run in pairs], told)
 
 
-def _course(seed: int, run: authors.Run, together: int) -> Course:
+def _course(seed: int, run: authors.Run) -> Course:
     """A run up to its last finite score."""
     scores = {
         at: found

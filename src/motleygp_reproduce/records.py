@@ -9,6 +9,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
+
 from motleygp_reproduce.methods import Method
 
 _LIBRARIES = ("motleygp", "jax", "equinox", "optax", "numpy")
@@ -27,13 +29,6 @@ class Cell(NamedTuple):
     num_inputs: int
     batch_size: int
     method: Method
-
-    @property
-    def title(self) -> str:
-        """The cell in words."""
-        inputs = f", P = {self.num_inputs}" if self.num_inputs else ""
-        rows = f", minibatches of {self.batch_size}" if self.batch_size else ""
-        return f"{self.data}{inputs}{rows}: {self.method.label}"
 
 
 class Record(NamedTuple):
@@ -82,13 +77,16 @@ def read(path: Path) -> list[Record]:
     """The records of a file; none if it does not exist."""
     if not path.exists():
         return []
-    with path.open(newline="") as file:
-        lines = list(csv.reader(file))
+    lines = list(csv.reader(path.read_bytes()[: _end(path)].decode().splitlines()))
     if not lines or tuple(lines[0]) != _HEADER:
         raise ValueError(f"{str(path)!r} is not a table of runs: its header differs.")
-    # A run that was stopped while it wrote leaves an incomplete last line.
-    whole = [line for line in lines[1:] if len(line) == len(_HEADER)]
-    return [_read(dict(zip(_HEADER, line, strict=True))) for line in whole]
+    return [_read(dict(zip(_HEADER, line, strict=True))) for line in lines[1:]]
+
+
+def _end(path: Path) -> int:
+    """The end of the last whole line: a process that was killed while it wrote leaves
+    a part of one. No cell has a line break."""
+    return path.read_bytes().rfind(b"\n") + 1 if path.exists() else 0
 
 
 def _read(line: dict[str, str]) -> Record:
@@ -113,10 +111,12 @@ def _read(line: dict[str, str]) -> Record:
 
 def add(path: Path, records: Iterable[Record], hardware: str) -> None:
     """Add records to a file, which is made with a header if it does not exist."""
+    end = _end(path)
     versions = ", ".join(f"{name} {version(name)}" for name in _LIBRARIES)
     with path.open("a", newline="") as file:
+        file.truncate(end)
         writer = csv.writer(file, lineterminator="\n")
-        if not file.tell():
+        if not end:
             writer.writerow(_HEADER)
         for record in records:
             writer.writerow([*_line(record), versions, hardware])
@@ -146,8 +146,6 @@ def _rounded(value: Any) -> Any:
 
 def hardware() -> str:
     """The model name of the device."""
-    import jax
-
     device = jax.devices()[0]
     return _processor() if device.platform == "cpu" else device.device_kind
 

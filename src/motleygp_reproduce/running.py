@@ -51,10 +51,9 @@ def reproduce(
     found = records.read(path)
     left = missing(study, found, methods)
     count = sum(len(part.seeds) for part in left)
-    hours = predicted_hours(study, left) / jobs
-    console.print(
-        f"{study.title}: {count} runs, predicted {hours:.1f} hours", soft_wrap=True
-    )
+    minutes = 60.0 * predicted_hours(study, left) / jobs
+    wait = f"{minutes / 60:.1f} hours" if minutes > 60 else f"{minutes:.0f} minutes"
+    console.print(f"{study.title}: {count} runs, predicted {wait}", soft_wrap=True)
     try:
         with restarts_bar(count, show=not quiet) as update:
             done = 0

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from motleygp_reproduce.methods import DEFAULT, METHODS, Method
 from motleygp_reproduce.records import Cell
 
-TOYS = ("t1", "t2", "t3")
+_TOYS = ("t1", "t2", "t3")
 
 
 class Study(NamedTuple):
@@ -78,7 +78,7 @@ _ALL = (
         name="toy-dimensions",
         title="The toys with one to twenty inputs",
         figure="sizes",
-        sets=tuple((toy, p) for toy in TOYS for p in (1, 2, 3, 4, 5, 10, 20)),
+        sets=tuple((toy, p) for toy in _TOYS for p in (1, 2, 3, 4, 5, 10, 20)),
     ),
     Study(
         name="toy-batch",

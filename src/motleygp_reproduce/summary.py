@@ -11,7 +11,7 @@ from motleygp_reproduce.intervals import (
     unpaired,
     values_of,
 )
-from motleygp_reproduce.methods import DEFAULT, SCHEMES, Method
+from motleygp_reproduce.methods import DEFAULT, Method
 from motleygp_reproduce.records import Cell, Record
 from motleygp_reproduce.studies import Study
 
@@ -57,9 +57,7 @@ def scores(study: Study, records: Sequence[Record], constants: Constants) -> str
             told.add(cell[:2])
             lines.append(_constant_line(cell, constants))
         alive = [record for record in own if record.survived]
-        size, inputs = cell.batch_size or "own", cell.num_inputs or "-"
-        start = f"| {cell.data} | {inputs} | {size} | {cell.method.label} "
-        start += f"| {len(alive)} of {len(own)} "
+        start = f"{_start(cell)} | {len(alive)} of {len(own)} "
         if not alive:
             lines.append(start + "| - | - | - | - | - | - |")
             continue
@@ -73,6 +71,12 @@ def scores(study: Study, records: Sequence[Record], constants: Constants) -> str
     return "\n".join(lines)
 
 
+def _start(cell: Cell) -> str:
+    """The first columns of a line."""
+    size, inputs = cell.batch_size or "own", cell.num_inputs or "-"
+    return f"| {cell.data} | {inputs} | {size} | {cell.method.label}"
+
+
 def _constant_line(cell: Cell, constants: Constants) -> str:
     """The score of parameters that do not depend on the inputs."""
     start = f"| {cell.data} | {cell.num_inputs or '-'} | | constant fit | "
@@ -84,9 +88,10 @@ def differences(study: Study, records: Sequence[Record]) -> str:
     and that of the default minus that of FNG."""
     lines = [
         "The NLPD minus that of FNG in the same variant, paired by the start, with "
-        f"{LEVEL:.0%} intervals by Student's t over the starts that survive with both "
-        "methods; above 0, FNG is better. The last lines of a set compare the default, "
-        "whose starts are its own, with FNG: their intervals are not paired (Welch).",
+        f"{100 * LEVEL:.0f} % intervals by Student's t over the starts that survive "
+        "with both methods; above 0, FNG is better. The last lines of a set compare "
+        "the default, whose starts are its own, with FNG: their intervals are not "
+        "paired (Welch).",
         "",
         "| set | P | minibatch | method | against | difference | n |",
         "| --- | --- | --- | --- | --- | --- | --- |",
@@ -94,8 +99,6 @@ def differences(study: Study, records: Sequence[Record]) -> str:
     held = dict(by_cell(study, records))
     for cell, own in held.items():
         for other in _rivals(cell, held):
-            start = f"| {cell.data} | {cell.num_inputs or '-'} | "
-            start += f"{cell.batch_size or 'own'} | {cell.method.label} "
             against = other.method.label
             first, second = values_of(own), values_of(held[other])
             if cell.method.variant != DEFAULT:
@@ -105,7 +108,7 @@ def differences(study: Study, records: Sequence[Record]) -> str:
                 if len(study.batch_sizes) > 1:
                     against += f" ({other.batch_size})"
             count = ", ".join(map(str, found.counts))
-            lines.append(f"{start}| {against} | {found} | {count} |")
+            lines.append(f"{_start(cell)} | {against} | {found} | {count} |")
     return "\n".join(lines)
 
 
@@ -127,9 +130,7 @@ def variances(study: Study, records: Sequence[Record]) -> str:
         found = np.array([r.variance for r in own if r.survived and r.variance])
         if len(found):
             shown = " | ".join(f"{value:.1e}" for value in np.median(found, axis=0))
-            size, inputs = cell.batch_size or "own", cell.num_inputs or "-"
-            label = cell.method.label
-            lines.append(f"| {cell.data} | {inputs} | {size} | {label} | {shown} |")
+            lines.append(f"{_start(cell)} | {shown} |")
     if not lines:
         return ""
     head = [
@@ -147,7 +148,4 @@ def by_cell(study: Study, records: Sequence[Record]) -> list[tuple[Cell, list[Re
     held: dict[Cell, list[Record]] = {cell: [] for cell in study.cells}
     for record in records:
         held[record.cell].append(record)
-    order = {scheme: place for place, scheme in enumerate(SCHEMES)}
-    for own in held.values():
-        own.sort(key=lambda r: (order[r.cell.method.scheme], r.seed))
     return [(cell, own) for cell, own in held.items() if own]

@@ -165,9 +165,9 @@ def _keeper(
     return checkpoints.Checkpoints(folder, task, seeds, mark, beside.warn)
 
 
-def gathered(prepared: Prepared, outcomes: Sequence[Outcome]) -> Fitted:
+def gathered(ready: Prepared, outcomes: Sequence[Outcome]) -> Fitted:
     """The fitted model: the best outcome, with the names and a summary of the data."""
-    (table, observed, _, choices), scaling, task, _ = prepared
+    (table, observed, _, choices), scaling, task, _ = ready
     found, chosen = best(outcomes)
     none = [None] * len(observed.ys)
     exposures, weights = observed.exposures or none, observed.weights or none

@@ -15,8 +15,6 @@ def reproduce(args: argparse.Namespace) -> int:
         import motleygp_reproduce
         from motleygp_reproduce.methods import named
 
-    name = f"{args.experiment}-quick" if args.quick else args.experiment
-    folder = args.output_dir / name
     if args.experiment == VO:
         return _vo(args)
     try:
@@ -25,11 +23,12 @@ def reproduce(args: argparse.Namespace) -> int:
         raise UsageError(f"--methods: {error}") from None
     study = motleygp_reproduce.STUDIES[args.experiment]
     study = study.quick() if args.quick else study
+    name = f"{study.name}-quick" if args.quick else study.name
     if args.inits is not None:
         study = study._replace(num_starts=args.inits)
     motleygp_reproduce.reproduce(
         study,
-        folder,
+        args.output_dir / name,
         methods=methods,
         jobs=args.jobs,
         data_dir=args.data_dir,
