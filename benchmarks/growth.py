@@ -75,26 +75,28 @@ def cost(sizes: Sizes) -> tuple[float, float]:
     state = init(jr.key(0), model, scheme, num_steps=1000)
     arrays, static = eqx.partition((state, data), eqx.is_array)
 
-    def one(arrays: tuple) -> tuple:
-        new, _ = step(scheme, *eqx.combine(arrays, static), batch_size=sizes.batch)
-        return eqx.filter(new, eqx.is_array), arrays[1]
+    def one(state: Any, data: Any) -> Any:
+        both = eqx.combine((state, data), static)
+        new, _ = step(scheme, *both, batch_size=sizes.batch)
+        return eqx.filter(new, eqx.is_array)
 
-    program = jax.jit(one, compiler_options=usual_options()).lower(arrays).compile()
-    arrays = jax.block_until_ready(program(arrays))
-    each = seconds(program, arrays, 1)
+    program = jax.jit(one, compiler_options=usual_options()).lower(*arrays).compile()
+    state, rows = arrays
+    state = jax.block_until_ready(program(state, rows))
+    each = seconds(program, state, rows, 1)
     number = max(1, int(LEAST_SECONDS / each))
-    found = [seconds(program, arrays, number) for _ in range(REPEATS)]
+    found = [seconds(program, state, rows, number) for _ in range(REPEATS)]
     analysis = program.memory_analysis()
     assert analysis is not None
     return float(np.min(found)), float(analysis.temp_size_in_bytes)
 
 
-def seconds(program: Any, arrays: tuple, number: int) -> float:
+def seconds(program: Any, state: Any, rows: Any, number: int) -> float:
     """The mean time of a step."""
     begun = time.perf_counter()
     for _ in range(number):
-        arrays = program(arrays)
-    jax.block_until_ready(arrays)
+        state = program(state, rows)
+    jax.block_until_ready(state)
     return (time.perf_counter() - begun) / number
 
 
