@@ -107,7 +107,7 @@ def test_the_columns_are_the_observed_values(table):
     ):
         rows = ~np.isnan(y)
         np.testing.assert_array_equal(column.y, y[rows])
-        np.testing.assert_array_equal(column.x, table.x[rows])
+        np.testing.assert_array_equal(column.x(), table.x[rows])
         np.testing.assert_array_equal(column.weight, weight[rows])
     counts = list(columns_of(table.dataset()))[2]
     rows = ~np.isnan(table.ys[2])

@@ -1,11 +1,11 @@
 """Observations in the form that the bound takes: blocks of rows shared by outputs."""
 
+import functools as ft
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 from jaxtyping import Array, Float, Int
@@ -16,7 +16,7 @@ from motleygp.inference.checks import (
     checked_values,
 )
 from motleygp.likelihoods import AbstractLikelihood
-from motleygp.numerics.sharing import once_each, one_object
+from motleygp.numerics.sharing import aligned, once_each, one_object
 
 # An output shares a block if it has values in at least this share of the block's rows.
 # With fewer, a minibatch of the block would hold too few of its values.
@@ -72,39 +72,45 @@ Dataset = tuple[Block, ...]
 
 
 class Column(NamedTuple):
-    """One output in NumPy: its number, and its rows; no exposure or weight is 1."""
+    """One output in NumPy: its number, and its observed values; no exposure or weight
+    is 1. `inputs` are those of all rows of its block, and `rows` tells which of them
+    have a value; `None` stands for all."""
 
     output: int
-    x: np.ndarray
+    inputs: np.ndarray
+    rows: np.ndarray | None
     y: np.ndarray
     exposure: np.ndarray | None
     weight: np.ndarray | None
 
+    def x(self) -> np.ndarray:
+        """The inputs of the values: a copy if some are missing."""
+        return self.inputs if self.rows is None else self.inputs[self.rows]
+
 
 def columns_of(data: Dataset) -> Iterator[Column]:
     """The observed values of each output, one output after the other."""
-
-    def own(values: Array | None, place: int) -> np.ndarray | None:
-        return None if values is None else np.asarray(values)[place]
-
     for block in data:
-        x = np.asarray(block.x)
+        inputs = np.asarray(block.x)
         for place, d in enumerate(block.outputs):
-            log_exposure = own(block.log_exposure, place)
+            own = ft.partial(_row_of, place)
+            weight = own(block.weight)
+            rows = None if weight is None or weight.all() else weight > 0
+            log_exposure = own(block.log_exposure, rows)
             exposure = None if log_exposure is None else np.exp(log_exposure)
-            y, weight = np.asarray(block.y)[place], own(block.weight, place)
-            yield _observed(Column(d, x, y, exposure, weight))
+            y, weight = own(block.y, rows), own(block.weight, rows)
+            assert y is not None
+            yield Column(d, inputs, rows, y, exposure, weight)
 
 
-def _observed(column: Column) -> Column:
-    """The column without its missing values."""
-    if column.weight is None or column.weight.all():
-        return column
-    rows = column.weight > 0
-    exposure = None if column.exposure is None else column.exposure[rows]
-    return Column(
-        column.output, column.x[rows], column.y[rows], exposure, column.weight[rows]
-    )
+def _row_of(
+    place: int, values: Array | None, some: np.ndarray | None = None
+) -> np.ndarray | None:
+    """Some values of one output."""
+    if values is None:
+        return None
+    own = np.asarray(values)[place]
+    return own if some is None else own[some]
 
 
 def make_dataset(
@@ -215,26 +221,28 @@ def _block(
 ) -> Block:
     """The rows in which any of these outputs was observed."""
     rows = np.any([seen[d] for d in outputs], axis=0)
-
-    kept = slice(None) if rows.all() else rows  # a slice makes no copy
-
-    def own(columns: Sequence[np.ndarray]) -> np.ndarray:
-        return np.stack([columns[d][kept] for d in outputs])
-
-    y, observed = own(ys), own(seen)
-    weight = None if weights is None else own(weights)
-    log_exposure = None
-    if exposures is not None:
-        log_exposure = np.log(own(exposures), where=observed, out=np.zeros_like(y))
-    if not observed.all():
-        first = np.take_along_axis(y, observed.argmax(axis=1)[:, None], axis=1)
-        y = np.where(observed, y, first)
-        weight = np.where(observed, 1.0 if weight is None else weight, 0.0)
+    total = int(np.count_nonzero(rows))
+    complete = all(np.count_nonzero(seen[d]) == total for d in outputs)
+    kept = slice(None) if total == len(rows) else rows  # a slice makes no copy
+    x, shape = xs[outputs[0]], (len(outputs), total)
+    if total < len(rows):
+        x = np.compress(rows, x, axis=0, out=aligned((total, x.shape[1])))
+    y = aligned(shape)
+    weight = None if complete and weights is None else aligned(shape)
+    log_exposure = None if exposures is None else aligned(shape)
+    for place, d in enumerate(outputs):
+        observed = seen[d][kept]
+        y[place] = ys[d][kept]
+        y[place, ~observed] = y[place, observed.argmax()]
+        if weight is not None:
+            weight[place] = 1.0 if weights is None else weights[d][kept]
+            weight[place, ~observed] = 0.0
+        if exposures is not None and log_exposure is not None:
+            log_exposure[place] = 0.0
+            np.log(exposures[d][kept], where=observed, out=log_exposure[place])
+    arrays = dict(x=x, y=y, weight=weight, log_exposure=log_exposure)
     return Block(
-        x=jax.device_put(xs[outputs[0]][kept]),
-        y=jnp.asarray(y),
         outputs=tuple(outputs),
-        total=y.shape[1],
-        weight=None if weight is None else jnp.asarray(weight),
-        log_exposure=None if log_exposure is None else jnp.asarray(log_exposure),
+        total=total,
+        **{name: a if a is None else jax.device_put(a) for name, a in arrays.items()},
     )

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, PyTree
 from motleygp.likelihoods import _programs
 from motleygp.likelihoods._cdf import at_turns, on_dense_grid
 from motleygp.named import Named
-from motleygp.numerics.chunks import in_chunks
+from motleygp.numerics.chunks import chunks, in_chunks
 from motleygp.numerics.moments import mean_and_variance
 from motleygp.numerics.quadrature import expect_tensor
 
@@ -324,8 +324,23 @@ def constant_log_prob(
     exposure: np.ndarray | None = None,
 ) -> np.ndarray:
     """log p(y_n) under a constant fit, NaN where y is missing."""
+    e = exposure if likelihood.counts else None
+    parts = [
+        _constant_log_prob(likelihood, f, y[rows], None if e is None else e[rows])
+        for rows in chunks(len(y))
+    ]
+    return np.concatenate(parts) if parts else np.zeros(0)
+
+
+def _constant_log_prob(
+    likelihood: AbstractLikelihood,
+    f: np.ndarray,
+    y: np.ndarray,
+    exposure: np.ndarray | None,
+) -> np.ndarray:
+    """`constant_log_prob` of some rows; only counts have an exposure."""
     each = np.repeat(f[:, None], len(y), axis=1)
-    if likelihood.counts and exposure is not None:
+    if exposure is not None:
         each[0] += np.log(exposure)
     if likelihood.in_numpy:
         log_prob: Any = likelihood.log_prob

@@ -171,7 +171,7 @@ def _rows_of_groups(
     those of its function's output if the group belongs to a function, otherwise all."""
     own, every = {}, _all_rows(data)
     if any(owner is not None for owner in owners):
-        own = {c.output: (c.x, c.weight) for c in columns_of(data)}
+        own = {c.output: (c.x(), c.weight) for c in columns_of(data)}
     outputs = np.repeat(
         np.arange(len(likelihoods)),
         [likelihood.num_functions for likelihood in likelihoods],
@@ -274,11 +274,11 @@ def marginal_fits(
 ) -> list[MarginalFit]:
     """The start of each output, from its constant fit."""
     fits: dict[int, MarginalFit] = {}
-    for d, x, y, exposure, weight in columns_of(data):
-        constant, f = fit_constant(likelihoods[d], y, exposure, weight)
-        reach = constant.reach(y, f, weight)
-        share = unexplained_share(x, y, weight)
-        fits[d] = MarginalFit(*constant.at_start(f, share), reach)
+    for c in columns_of(data):
+        constant, f = fit_constant(likelihoods[c.output], c.y, c.exposure, c.weight)
+        reach = constant.reach(c.y, f, c.weight)
+        share = unexplained_share(c.x(), c.y, c.weight)
+        fits[c.output] = MarginalFit(*constant.at_start(f, share), reach)
     return [fits[d] for d in range(len(likelihoods))]
 
 
