@@ -2,7 +2,6 @@
 
 import functools as ft
 import math
-import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -15,6 +14,7 @@ from motleygp.inference import Scaling
 from motleygp.training import Run, Solution, Task, TrainState, run, solution
 from motleygp.training.restarts import begin
 from motleygp.training.together import run_together
+from motleygp_reproduce import clock
 from motleygp_reproduce.records import DONE
 
 Scores = dict[str, float]
@@ -57,15 +57,15 @@ def _follow(
     advance: Callable[[Task, list[TrainState], int, int], list[Run] | str],
 ) -> list[Course]:
     chunk = math.gcd(_CHUNK, *marks)
-    begun = time.perf_counter()
+    begun = clock.seconds()
     going = [_Going(seed, begin(task, seed)) for seed in seeds]
-    seconds = time.perf_counter() - begun
+    seconds = clock.seconds() - begun
     for mark in marks:
-        begun = time.perf_counter()
+        begun = clock.seconds()
         alive = [each for each in going if each.ended == DONE]
         states = [each.state for each in alive]
         runs = advance(task, states, mark, chunk) if alive else []
-        seconds += time.perf_counter() - begun
+        seconds += clock.seconds() - begun
         for place, each in enumerate(alive):
             each.add(task, runs if isinstance(runs, str) else runs[place], score)
     return [each.course(task, seconds / len(going)) for each in going]

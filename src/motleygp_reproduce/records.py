@@ -35,7 +35,8 @@ class Record(NamedTuple):
     """One run.
 
     - `ended`: "horizon", or why the run ended before it.
-    - `seconds`: the time of training, with compilation where it was needed.
+    - `seconds`: the time of training, with compilation where it was needed; on a CPU,
+      that of the processor (`clock`).
     - `at`, `nelbo`: iterations, and minus the bound on the minibatches, averaged over
       the iterations since the one before.
     - `scored_at`, `nlpd`: iterations, and the test NLPDs of each output there.

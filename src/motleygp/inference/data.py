@@ -240,9 +240,11 @@ def _block(
         if exposures is not None and log_exposure is not None:
             log_exposure[place] = 0.0
             np.log(exposures[d][kept], where=observed, out=log_exposure[place])
-    arrays = dict(x=x, y=y, weight=weight, log_exposure=log_exposure)
     return Block(
+        x=jax.device_put(x),
+        y=jax.device_put(y),
         outputs=tuple(outputs),
         total=total,
-        **{name: a if a is None else jax.device_put(a) for name, a in arrays.items()},
+        weight=None if weight is None else jax.device_put(weight),
+        log_exposure=None if log_exposure is None else jax.device_put(log_exposure),
     )

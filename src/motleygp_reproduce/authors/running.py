@@ -2,7 +2,6 @@
 
 import functools as ft
 import math
-import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -15,6 +14,7 @@ from jaxtyping import Array, Float, Int, Key
 from motleygp._types import RandomKey
 from motleygp.datasets import Problem
 from motleygp.numerics.compiled import compiled
+from motleygp_reproduce import clock
 from motleygp_reproduce.authors import schemes
 from motleygp_reproduce.authors.covariances import Theta
 from motleygp_reproduce.authors.preparation import Prepared, Rows, prepared
@@ -129,14 +129,14 @@ def _fit(
                 state = jax.tree.map(lambda a, r=r: a[r], states)
                 scores[r][now] = _score(spec, state, source, data)
         if now < iterations:
-            began = time.perf_counter()
+            began = clock.seconds()
             keys, noise = jnp.stack([source.theta for source in sources]), None
             if literal:
                 shape = starts[0].theta
                 noise = _stacked([source.next(shape, chunk) for source in sources])
             states, found = _run_chunk(spec, states, data.train, keys, noise, chunk)
             bounds.append(np.asarray(found))
-            seconds += time.perf_counter() - began
+            seconds += clock.seconds() - began
     nelbo = np.concatenate(bounds, axis=1)
     return [
         Run(
