@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import scipy.special
 
 import paper_numpy as paper
 from authors_small import settings_for
@@ -40,6 +41,16 @@ def terms(kind: str):
         return found.value(*moments), found.slopes(*moments), found.log_density(y, mean)
 
     return jax.jit(of)
+
+
+def test_special_functions_are_those_of_scipy():
+    x = np.geomspace(1e-9, 2e9, 1001)
+    for found, expected in (
+        (likelihoods._log_gamma(x), scipy.special.gammaln(x)),
+        (likelihoods._digamma(x), scipy.special.digamma(x)),
+        (likelihoods._trigamma(x), scipy.special.polygamma(1, x)),
+    ):
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13)
 
 
 def moments_of(kind: str, scale: float = 0.3):

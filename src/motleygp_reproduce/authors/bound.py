@@ -68,10 +68,12 @@ def at(theta: Theta, batch: Batch, outputs: Outputs) -> Point:
 
     def project(uu: Array, uf: Array) -> Projection:
         lower = tried_cholesky(uu)
-        inverse = inverse_of(lower)
-        # The convolution prior solves with the matrix that has no jitter.
-        basis = jnp.linalg.solve(uu, uf) if convolved else _solved(lower, uf)
+        half = linalg.inverse_lower(lower)
+        basis = linalg.transposed_product(half, half @ uf)
+        if convolved:  # it solves with the matrix that has no jitter
+            basis = jnp.linalg.solve(uu, uf)
         log_diagonal = jnp.log(jnp.abs(jnp.diagonal(lower)))
+        inverse = linalg.transposed_product(half, half)
         return Projection(basis, inverse, jnp.sum(log_diagonal))
 
     return Point(theta, found, linalg.over_groups(project, found.uu, found.uf))
@@ -99,17 +101,6 @@ def inverse_of(lower: Float[Array, "M M"]) -> Float[Array, "M M"]:
     """(L L^T)^-1."""
     inverse = linalg.inverse_lower(lower)
     return linalg.transposed_product(inverse, inverse)
-
-
-def _solved(lower: Array, b: Array) -> Array:
-    """(L L^T)^-1 b."""
-    return jax.lax.linalg.triangular_solve(
-        lower,
-        linalg.solve_lower(lower, b),
-        left_side=True,
-        lower=True,
-        transpose_a=True,
-    )
 
 
 def marginals(
