@@ -282,17 +282,20 @@ def test_wrong_settings_of_schemes_are_one_line(make, message):
         make()
 
 
-@pytest.mark.parametrize(("share", "beta"), [(1.0, 0.1), (0.05, 0.065), (0.001, 0.03)])
-def test_steps_of_q_shorten_with_the_share_of_the_rows(share, beta):
-    for name in ("fng", "hybrid"):
+@pytest.mark.parametrize(
+    ("share", "beta"), [(1.0, 0.3), (0.9, 0.1), (0.05, 0.065), (0.001, 0.03)]
+)
+def test_steps_shorten_with_the_share_of_the_rows(share, beta):
+    whole = share == 1.0
+    end = {"tolerance": 0.001, "patience": 3} if whole else {"patience": None}
+    faster = {"fng": {"alpha": 0.002, "warm_up": 30} if whole else {}, "hybrid": {}}
+    for name, own in faster.items():
         assert optim.usual(name, share=share).q.step_size == pytest.approx(beta)
-        soon = {"tolerance": 0.002, "patience": 2}
-        end = soon if share == 1.0 else {"patience": None}
         found = optim.usual(name, share=share, beta=0.2)
-        assert found == optim.BY_NAME[name](beta=0.2, **end)
+        assert found == optim.BY_NAME[name](beta=0.2, **own, **end)
     assert optim.usual("adam", share=share) == optim.adam(**end)
     little = optim.usual("fng", share=1.0, gain=0.5, patience=7)
-    assert (little.tolerance, little.patience) == (0.001, 7)
+    assert (little.tolerance, little.patience) == (0.0005, 7)
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,10 @@ _GUARD = Guard()
 _NATURAL = ("fng", "hybrid")
 _STEPS = (0.03, 0.1)
 _NOISE = 1.3
-# Windows of 100 iterations, and nats per value, for runs without minibatches.
-_SOON, _LITTLE = 2, 0.002
+# Runs without minibatches: windows of 50 iterations and nats per value, and the longer
+# steps of q(u) and theta and the shorter ramp that the absence of their noise allows.
+_SOON, _LITTLE = 3, 0.001
+_LONG_BETA, _LONG_ALPHA, _SHORT_RAMP = 0.3, 0.002, 30
 # p(theta) becomes narrower below about this number of values per weight; the narrowest
 # one has this precision.
 _VALUES_PER_WEIGHT, _NARROWEST = 50.0, 30.0
@@ -39,7 +41,7 @@ class Scheme(Named):
       the next, or q(u) itself.
     - `warm_up`: iterations over which the steps ramp up.
     - `cool_down`: the last share of the run, over which the steps go to zero.
-    - `patience`: windows of 100 iterations without a better mean of the bound after
+    - `patience`: windows of 50 iterations without a better mean of the bound after
       which a short cool-down begins early; `None` for never.
     - `tolerance`: a mean is better if it is higher by at least this, in nats per row
       and output, and by more than its standard error.
@@ -87,7 +89,7 @@ def fng(
     guard: Guard | None = _GUARD,
     warm_up: int = 100,
     cool_down: float = 0.6,
-    patience: int | None = 10,
+    patience: int | None = 20,
     tolerance: float = 0.0,
     polish: int = 0,
 ) -> Scheme:
@@ -136,7 +138,7 @@ def hybrid(
     guard: Guard | None = _GUARD,
     warm_up: int = 100,
     cool_down: float = 0.6,
-    patience: int | None = 10,
+    patience: int | None = 20,
     tolerance: float = 0.0,
 ) -> Scheme:
     """Natural gradients on q(u) (`beta`, `upsilon`) and Adam on theta (`alpha`)."""
@@ -168,7 +170,7 @@ def sgd(*, alpha: Rate = 1e-6, **ramps: Any) -> Scheme:
 
 def _everywhere(same: Descent, ramps: Mapping[str, Any]) -> Scheme:
     """The same descent on theta and on q(u)."""
-    usual = {"warm_up": 100, "cool_down": 0.6, "patience": 10}
+    usual = {"warm_up": 100, "cool_down": 0.6, "patience": 20}
     return Scheme(q=FactorDescent(same), theta=Point(same), **{**usual, **ramps})
 
 
@@ -238,9 +240,9 @@ def usual(
     S b / (4 share) nats are lost for S inducing values. So b falls with the share, as
     far as the number of iterations allows. The weights that join the functions and the
     latent processes over-fit if values are few, so p(theta) is then narrower. Without
-    minibatches there is little noise, and a run that gains little is soon over. With
-    them the noise of full steps hides what is gained, and a run takes all iterations:
-    much of its gain comes while the steps go to zero.
+    minibatches there is little noise: steps are longer, and a run that gains little is
+    soon over. With them the noise of full steps hides what is gained, and a run takes
+    all iterations: much of its gain comes while the steps go to zero.
 
     **Arguments:**
 
@@ -249,13 +251,15 @@ def usual(
     - `weights_per_value`: the number of weights over that of observed values.
     - `gain`: the gain that is too small to go on, relative to the usual one.
     """
-    if share >= 1.0:
-        settings = {"patience": _SOON, "tolerance": gain * _LITTLE, **settings}
-    else:
-        settings = {"patience": None, **settings}
+    whole = share >= 1.0
+    usual: dict[str, Any] = {"patience": None}
+    if whole:
+        usual = {"patience": _SOON, "tolerance": gain * _LITTLE}
     if name in _NATURAL:
-        settings = {"beta": float(np.clip(_NOISE * share, *_STEPS)), **settings}
+        noisy = float(np.clip(_NOISE * share, *_STEPS))
+        usual |= {"beta": _LONG_BETA if whole else noisy}
     if name == "fng":
         precision = min(1.0 + (_VALUES_PER_WEIGHT * weights_per_value) ** 2, _NARROWEST)
-        settings = {"lambda_1": precision, **settings}
-    return BY_NAME[name](**settings)
+        usual |= {"lambda_1": precision}
+        usual |= {"alpha": _LONG_ALPHA, "warm_up": _SHORT_RAMP} if whole else {}
+    return BY_NAME[name](**{**usual, **settings})

@@ -23,7 +23,7 @@ from motleygp.optim import QInfo, Scheme, retract
 from motleygp.training.state import Progress, TrainState
 
 # Convergence is judged by the mean of the bound over this many iterations.
-_WINDOW = 100
+_WINDOW = 50
 # A cool-down that begins early lasts for this share of the iterations before it.
 _EARLY = 0.25
 
