@@ -1,12 +1,14 @@
 """Kernels against the formula written with loops."""
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from motleygp.kernels import EQ, eq_values, squared_distance
+from motleygp.kernels import EQ, eq_mixture, eq_values, squared_distance
 
 
 def test_squared_distance(rng):
@@ -46,23 +48,35 @@ def test_covariances_are_positive_semi_definite(rng, num_inputs):
 def test_many_length_scales_at_once(rng, own_rows):
     z, square = rng.normal(size=(4, 2)), rng.uniform(0.5, 2.0, size=(3, 2))
     x = rng.normal(size=(3, 5, 2) if own_rows else (5, 2))
+    scale = np.array([0.7, 0.0, -1.3])
     weights = jnp.asarray(rng.normal(size=(4, 3, 5)))
 
-    def plain(z: jax.Array, x: jax.Array, square: jax.Array) -> jax.Array:
+    def plain(*at: jax.Array) -> jax.Array:
+        z, x, square, scale = at
         tau = z[:, None, None, :] - x
-        return jnp.exp(-0.5 * jnp.sum(tau**2 / square[:, None, :], axis=-1))
+        values = jnp.exp(-0.5 * jnp.sum(tau**2 / square[:, None, :], axis=-1))
+        return scale[:, None] * values
+
+    def mixture(*at: jax.Array) -> jax.Array:
+        return jnp.broadcast_to(eq_mixture(*at)[:, None], weights.shape)
+
+    def summed(*at: jax.Array) -> jax.Array:
+        total = jnp.sum(plain(*at), axis=1, keepdims=True)
+        return jnp.broadcast_to(total, weights.shape)
+
+    def slopes(f: Callable[..., jax.Array]) -> tuple[jax.Array, ...]:
+        def total(*at: jax.Array) -> jax.Array:
+            return jnp.sum(weights * f(*at))
+
+        return jax.jit(jax.grad(total, argnums=(0, 1, 2, 3)))(*at)
 
     # Far from the origin, where a careless sum of squares loses its digits.
-    at = tuple(map(jnp.asarray, (z + 1e3, x + 1e3, square)))
-    np.testing.assert_allclose(eq_values(*at), plain(*at), rtol=1e-10)
-    found, expected = (
-        jax.jit(jax.grad(lambda *a, f=f: jnp.sum(weights * f(*a)), argnums=(0, 1, 2)))(
-            *at
-        )
-        for f in (eq_values, plain)
-    )
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-10)
+    at = tuple(map(jnp.asarray, (z + 1e3, x + 1e3, square, scale)))
+    pairs = [(eq_values, plain)] + ([] if own_rows else [(mixture, summed)])
+    for fn, expected in pairs:
+        np.testing.assert_allclose(fn(*at), expected(*at), rtol=1e-10)
+        for one, other in zip(slopes(fn), slopes(expected), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-10)
 
 
 def test_take_repeats_processes():

@@ -6,6 +6,7 @@ from motleygp.kernels._base import AbstractKernel as AbstractKernel
 from motleygp.kernels._eq import (
     EQ as EQ,
     LOG_2PI as LOG_2PI,
+    eq_mixture as eq_mixture,
     eq_values as eq_values,
     squared_distance as squared_distance,
 )

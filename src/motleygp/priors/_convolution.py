@@ -24,7 +24,7 @@ from jaxtyping import Array, Float, Int
 from numpy.typing import ArrayLike
 
 from motleygp._types import SpanMoments
-from motleygp.kernels import EQ, LOG_2PI, eq_values
+from motleygp.kernels import EQ, LOG_2PI, eq_mixture, eq_values
 from motleygp.priors._base import (
     DEFAULT_JITTER,
     AbstractPrior,
@@ -163,11 +163,11 @@ class AbstractConvolution(AbstractPrior):
     ) -> Float[Array, "J N J K"]:
         """One process's share of the covariances, without the weights: the closed form
         at the head of this file, for every pair of functions."""
-        square = self._squares(log_square)
-        values = eq_values(x, z, square.reshape(self.num_functions**2, -1))
-        values = values.reshape(x.shape[0], *square.shape[:2], z.shape[0])
-        scale = jnp.exp(self.log_scales(log_square))
-        return jnp.einsum("ji,njik->jnik", scale, values)
+        square = self._squares(log_square).reshape(-1, x.shape[1])
+        scale = jnp.exp(self.log_scales(log_square)).ravel()
+        values = eq_values(x, z, square, scale)
+        size = self.num_functions
+        return jnp.swapaxes(values.reshape(len(x), size, size, len(z)), 0, 1)
 
     def log_scales(self, log_square: Float[Array, " P"]) -> Float[Array, "J J"]:
         """The logarithms of one process's share at distance 0, for every pair."""
@@ -181,17 +181,6 @@ class AbstractConvolution(AbstractPrior):
         """The squared length-scales of every pair."""
         kappa = jnp.exp(2.0 * self.log_smoothing)[:, None, :]
         return kappa + jnp.swapaxes(kappa, 0, 1) + jnp.exp(log_square)
-
-
-def _weighted_sum(
-    weights: Float[Array, " R"], values: Float[Array, "M R N"]
-) -> Float[Array, "M N"]:
-    """sum_r weights_r values[:, r], term by term: a few additions of matrices are
-    faster than a contraction over the middle axis."""
-    total = weights[0] * values[:, 0]
-    for r in range(1, len(weights)):
-        total += weights[r] * values[:, r]
-    return total
 
 
 class _FunctionGroup(NamedTuple):
@@ -276,7 +265,7 @@ class Convolution(AbstractConvolution):
             own = jnp.asarray(sites.own_rows(self.num_functions))
             x = sites.x[own[group.function]]
         square, variance = self._mixture(group)
-        uu, ug = (_weighted_sum(variance, eq_values(z, at, square)) for at in (z, x))
+        uu, ug = (eq_mixture(z, at, square, variance) for at in (z, x))
         return Covariances(uu, ug, jnp.full(x.shape[:1], jnp.sum(variance)))
 
     def _mixture(
@@ -295,7 +284,7 @@ class Convolution(AbstractConvolution):
         self, group: _FunctionGroup, x: Float[Array, "N P"], z: Float[Array, "K P"]
     ) -> Float[Array, "N K"]:
         square, variance = self._mixture(group)
-        return _weighted_sum(variance, eq_values(x, z, square))
+        return eq_mixture(x, z, square, variance)
 
     def mix(
         self, sites: Sites, mean: Float[Array, "J C"], var: Float[Array, "J C"]

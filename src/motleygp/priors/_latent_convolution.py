@@ -60,7 +60,7 @@ class LatentConvolution(AbstractConvolution):
             log_scale = -0.5 * (log_cross + z.shape[1] * LOG_2PI)
         else:
             log_scale = 0.25 * (log_own + jnp.sum(log_square)) - 0.5 * log_cross
-        ug = jnp.exp(log_scale)[:, None] * eq_values(z, x, cross)
+        ug = eq_values(z, x, cross, jnp.exp(log_scale))
         num_inducing, num_functions, num_rows = ug.shape
         packed = entries(num_functions, self.column_pairs(sites))
         between = jnp.exp(self.log_scales(log_square))[packed]
