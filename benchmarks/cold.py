@@ -69,9 +69,16 @@ def measured(max_iter: int) -> dict[str, float]:
     return found
 
 
+def fresh(cache: str) -> dict[str, str]:
+    """The environment of a process that keeps its programs in this folder. Without
+    compiled modules, each import would compile Python's source again."""
+    kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    return kept | {VARIABLE: cache}
+
+
 def child(cache: str, *flags: str) -> dict[str, float]:
     """`measured` in a fresh process."""
-    environment = os.environ | {VARIABLE: cache, "NPROC": "1"}
+    environment = fresh(cache) | {"NPROC": "1"}
     command = [sys.executable, "-W", "ignore", __file__, "--child", *flags]
     done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE)
     return json.loads(done.stdout.splitlines()[-1])
@@ -85,7 +92,7 @@ def readme(cache: str) -> float:
         begun = time.perf_counter()
         subprocess.run(
             [sys.executable, "-c", code],
-            env=os.environ | {VARIABLE: cache},
+            env=fresh(cache),
             cwd=folder,
             check=True,
             capture_output=True,
