@@ -10,7 +10,8 @@ step, and the memory of the compiled step in addition to its arguments.
 import argparse
 import os
 
-os.environ.setdefault("NPROC", "1")
+os.environ["NPROC"] = "1"  # XLA's thread pool; read when JAX starts
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # that of LAPACK
 
 import time
 
