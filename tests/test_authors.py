@@ -44,7 +44,7 @@ def terms(kind: str):
 
 
 def test_special_functions_are_those_of_scipy():
-    x = np.geomspace(1e-9, 2e9, 1001)
+    x = jnp.geomspace(1e-9, 2e9, 1001)
     for found, expected in (
         (likelihoods._log_gamma(x), scipy.special.gammaln(x)),
         (likelihoods._digamma(x), scipy.special.digamma(x)),
