@@ -21,8 +21,9 @@ from motleygp_reproduce.summary import summary
 RUNS, SUMMARY = "runs.csv", "summary.md"
 # The starts of one task: if the experiment is stopped, so many are done again.
 _AT_A_TIME = 5
-# Seconds of one run of 1000 iterations on one core.
-_SECONDS = {AUTHORS: 3.0, PAPER: 2.0, DEFAULT: 10.0}
+# Seconds of one run of 1000 iterations on one core, and of compiling for a part.
+_SECONDS = {AUTHORS: 3.0, PAPER: 2.0, DEFAULT: 30.0}
+_COMPILING = 4.0
 
 
 class Part(NamedTuple):
@@ -52,7 +53,7 @@ def reproduce(
     left = missing(study, found, methods)
     count = sum(len(part.seeds) for part in left)
     minutes = 60.0 * predicted_hours(study, left) / jobs
-    wait = f"{minutes / 60:.1f} hours" if minutes > 60 else f"{minutes:.0f} minutes"
+    wait = f"{minutes / 60:.1f} hours" if minutes > 60 else f"{minutes:.1f} minutes"
     console.print(f"{study.title}: {count} runs, predicted {wait}", soft_wrap=True)
     try:
         with restarts_bar(count, show=not quiet) as update:
@@ -100,10 +101,12 @@ def missing(
 
 def predicted_hours(study: Study, parts: Iterable[Part]) -> float:
     """The hours that these parts take on one core."""
-    seconds = sum(
-        len(part.seeds) * _SECONDS[part.cell.method.variant] for part in parts
+    thousands = study.iterations / 1000
+    seconds = (
+        _COMPILING + len(part.seeds) * thousands * _SECONDS[part.cell.method.variant]
+        for part in parts
     )
-    return seconds * study.iterations / 1000 / 3600
+    return sum(seconds) / 3600
 
 
 def constants_of(
