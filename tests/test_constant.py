@@ -79,10 +79,12 @@ def test_the_marginal_is_that_of_scipy(rng):
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
-def test_exposures_count_in_the_marginal(rng):
-    exposure = rng.uniform(0.5, 5.0, size=300)
+@pytest.mark.parametrize("size", [300, 5000])  # 5000 rows are three chunks
+def test_exposures_count_in_the_marginal(rng, size):
+    exposure = rng.uniform(0.5, 5.0, size=size)
     y = rng.poisson(2.0 * exposure).astype(float)
     seen = see(y, Poisson(), exposure)
     rate = y.sum() / exposure.sum()
     expected = scipy.stats.poisson.logpmf(y, rate * exposure)
     np.testing.assert_allclose(seen.log_prob(y, exposure), expected, rtol=1e-9)
+    assert seen.log_prob(y[:0], exposure[:0]).shape == (0,)

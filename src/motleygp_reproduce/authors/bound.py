@@ -69,9 +69,10 @@ def at(theta: Theta, batch: Batch, outputs: Outputs) -> Point:
     def project(uu: Array, uf: Array) -> Projection:
         lower = tried_cholesky(uu)
         half = linalg.inverse_lower(lower)
-        basis = linalg.transposed_product(half, half @ uf)
-        if convolved:  # it solves with the matrix that has no jitter
+        if convolved:  # with the matrix that has no jitter
             basis = jnp.linalg.solve(uu, uf)
+        else:
+            basis = linalg.transposed_product(half, half @ uf)
         log_diagonal = jnp.log(jnp.abs(jnp.diagonal(lower)))
         inverse = linalg.transposed_product(half, half)
         return Projection(basis, inverse, jnp.sum(log_diagonal))

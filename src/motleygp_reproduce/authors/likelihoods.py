@@ -5,8 +5,8 @@ The parameters are clipped in the integrand, and the derivatives are expectation
 derivatives of the log density that forget the clipping; so where it is in force, they
 are not the derivatives of the value. Gauss-Hermite rules have 20 nodes per function,
 but 16 for the Beta output: it asks for 16 first and 20 then, and the first rule stays.
-The special functions at the nodes are the library's series, because JAX's cost several
-times as much as all the rest of a step.
+The special functions at the nodes are the library's series, which are faster than JAX's
+own.
 """
 
 import functools as ft
@@ -96,7 +96,6 @@ def _pair(mean: Moments, var: Moments, num_nodes: int) -> list[Float[Array, "*N 
 
 def _over(values: Float[Array, "*N K"]) -> Float[Array, "*N"]:
     """The expectation over the nodes of one function, the last axis."""
-    # A sum: the compiler makes no array of the values, as it would for a product.
     return jnp.sum(values * _rule(values.shape[-1])[1], axis=-1)
 
 
